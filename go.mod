@@ -1,0 +1,3 @@
+module github.com/spillway-mq/spillway
+
+go 1.26
