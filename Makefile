@@ -1,0 +1,125 @@
+# Everything a developer runs. `make` alone prints the targets.
+# `make test` needs only Go; what needs more is installed by tools/install, pinned.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+
+TOOLS := $(CURDIR)/.tools/bin
+BIN   := bin
+OUT   := out
+
+# Extra flags for each `go test` below: make test TESTFLAGS='-run TestHead -v'
+TESTFLAGS ?=
+# Packages whose path matches are left out of `make race` (infra runs a Node.js process).
+RACE_EXCLUDE ?= /infra(/|$$)
+# How long each fuzz target runs, how many kills one run of the kill loop makes, and in a soak.
+FUZZTIME ?= 20s
+SPILLWAY_KILLS ?= 30
+SOAK_KILLS ?= 1000
+# Benchmarks: which, and how often each.
+BENCH ?= .
+BENCHCOUNT ?= 1
+# Arguments of the local server.
+SERVE_ARGS ?=
+
+.PHONY: help
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## compile everything; programs go to bin/
+	@go build ./...
+	@if [ -d cmd ]; then mkdir -p $(BIN) && go build -o $(BIN)/ ./cmd/...; fi
+
+.PHONY: test
+test: ## run every test
+	@go test $(TESTFLAGS) ./...
+
+.PHONY: race
+race: ## run every test under the race detector (RACE_EXCLUDE leaves packages out)
+	@go test -race $(TESTFLAGS) $$(go list ./... | grep -vE '$(RACE_EXCLUDE)')
+
+.PHONY: check
+check: vet fmt-check lint tidy-check generate-check ## all static checks
+	@go test ./tools/checks
+
+.PHONY: vet
+vet: ## go vet
+	@go vet ./...
+
+.PHONY: lint
+lint: tools-lint ## golangci-lint, with the rules of .golangci.yml
+	@$(TOOLS)/golangci-lint run ./...
+
+.PHONY: fmt
+fmt: tools-fmt ## format every Go file
+	@$(TOOLS)/gofumpt -w $$($(go_files))
+
+.PHONY: fmt-check
+fmt-check: tools-fmt ## fail if a Go file is not formatted
+	@bad=$$($(TOOLS)/gofumpt -l $$($(go_files))); \
+	if [ -n "$$bad" ]; then echo "not formatted (make fmt):"; echo "$$bad"; exit 1; fi
+
+# Folders that Go itself skips, and testdata, are not ours to format.
+go_files = find . \( -name '.?*' -o -name testdata -o -name node_modules -o -name cdk.out \) -prune -o -name '*.go' -print
+
+.PHONY: tidy-check
+tidy-check: ## fail if go.mod or go.sum is not tidy, or a module was altered
+	@go mod tidy -diff
+	@go mod verify
+
+.PHONY: generate-check
+generate-check: ## fail if a generated file is not what its generator writes now
+	@tools/generatecheck
+
+.PHONY: vuln
+vuln: ## govulncheck; says so where its database cannot be reached
+	@go run ./tools/vulncheck
+
+.PHONY: fuzz
+fuzz: ## run each fuzz target for FUZZTIME (20s)
+	@FUZZTIME=$(FUZZTIME) TESTFLAGS='$(TESTFLAGS)' tools/fuzz
+
+.PHONY: bench
+bench: ## run the benchmarks (BENCH, BENCHCOUNT)
+	@go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(BENCHCOUNT) $(TESTFLAGS) ./...
+
+.PHONY: cover
+cover: ## coverage of all tests over all packages, as out/coverage.html
+	@mkdir -p $(OUT)
+	@go test -coverpkg=./... -coverprofile=$(OUT)/coverage.out $(TESTFLAGS) ./...
+	@go tool cover -html=$(OUT)/coverage.out -o $(OUT)/coverage.html
+	@go tool cover -func=$(OUT)/coverage.out | tail -1
+
+.PHONY: kill
+kill: ## the durability loop: kill -9 the server SPILLWAY_KILLS (30) times, lose nothing
+	@SPILLWAY_KILLS=$(SPILLWAY_KILLS) TESTFLAGS='$(TESTFLAGS)' tools/killloop
+
+.PHONY: soak
+soak: ## hours: SOAK_KILLS (1000) kills, then every fuzz target for ten minutes
+	@KILL_TIMEOUT=12h $(MAKE) kill SPILLWAY_KILLS=$(SOAK_KILLS)
+	@$(MAKE) fuzz FUZZTIME=10m
+
+.PHONY: serve
+serve: build ## run the local server (SERVE_ARGS)
+	@exec $(BIN)/spillway serve $(SERVE_ARGS)
+
+.PHONY: demo
+demo: build ## run the demonstration against a local server
+	@exec $(BIN)/spillway demo
+
+.PHONY: clean
+clean: ## remove build output; the tools stay
+	@rm -rf $(BIN) $(OUT)
+
+.PHONY: tools
+tools: ## install the pinned tools into .tools/bin
+	@tools/install
+
+.PHONY: tools-lint tools-fmt
+tools-lint:
+	@tools/install golangci-lint
+tools-fmt:
+	@tools/install gofumpt
