@@ -1,0 +1,259 @@
+package meta
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/spillway-mq/spillway/pkg/queue"
+)
+
+// Head is the one small record of a segment that a commit changes.
+type Head struct {
+	Segment queue.SegmentID
+	Sealed  bool
+	Epoch   queue.Epoch
+	Range   queue.SlotRange
+	// Start is the first offset that is readable; what is below was truncated.
+	Start queue.Offset
+	// Next is the offset that the next message gets.
+	Next queue.Offset
+	// Bytes is the length of all bodies ever appended.
+	Bytes uint64
+	// TailFirst is the offset of the first message of Tail[0]; Next if the tail is empty. Offsets
+	// of the tail's refs follow from their counts, so that an append need not know its offset.
+	TailFirst queue.Offset
+	Tail      []Ref
+	// LastAppend is the commit time of the last append, by the clock of whoever made it.
+	LastAppend queue.Millis
+	Producers  map[string]ProducerState
+	Load       Load
+}
+
+// ProducerState is what a head remembers of an idempotent producer.
+type ProducerState struct {
+	Sequence uint64
+	// First and Count are the offsets that the last sequence got in this segment.
+	First queue.Offset
+	Count uint32
+	At    queue.Millis
+}
+
+// Load counts what a segment took since it was made. The leader turns differences into rates.
+type Load struct {
+	Messages uint64
+	Bytes    uint64
+	// Buckets is the histogram of messages over the segment's slot range.
+	Buckets [queue.LoadBuckets]uint64
+}
+
+// HeadKey is where a segment's head stands.
+func HeadKey(segment queue.SegmentID) Key { return Key{HeadPK(segment), "head"} }
+
+// Key implements Record.
+func (h *Head) Key() Key { return HeadKey(h.Segment) }
+
+// Kind implements Record.
+func (h *Head) Kind() Kind { return KindHead }
+
+// Find looks an append up in the tail: the ref of that id and first record.
+func (h *Head) Find(id RefID, first uint32) (queue.Offset, *Ref, bool) {
+	off := h.TailFirst
+	for i := range h.Tail {
+		if r := &h.Tail[i]; r.ID == id && r.First == first {
+			return off, r, true
+		}
+		off += queue.Offset(h.Tail[i].Count)
+	}
+	return 0, nil, false
+}
+
+// Append adds refs to a segment's head: the commit. One atomic, conditional write; no read before
+// it; two appends to one head never conflict with each other. It is refused, in this order, if the
+// head is absent, sealed or of another epoch; moved past Deadline (late); the tail no longer reaches
+// back to SeenFrom (unseen); holds one of Refs already (duplicate); the producer's sequence is not
+// new; too many producers are remembered; or the tail has no room.
+//
+// The result's Item is the head after the append, Offset the base offset of Refs[0].
+type Append struct {
+	Segment queue.SegmentID
+	Epoch   queue.Epoch
+	// Refs are 1 to queue.MaxTailRefs-queue.RollRefs refs, appended in order.
+	Refs []Ref
+	// At is the commit time; Deadline, if not 0, voids an append that arrives after one later
+	// than it.
+	At       queue.Millis
+	Deadline queue.Millis
+	// Producer makes the append idempotent; nil if the caller is none.
+	Producer *Sequence
+	// SeenFrom, if set, is an offset from which on the caller has not yet looked for its refs:
+	// the append is refused unless the tail still holds everything from there. It makes a retry
+	// after an unknown outcome safe: what is before SeenFrom the caller has read, and what is
+	// after it the check against the tail covers.
+	SeenFrom *queue.Offset
+	// Buckets is how many of the messages fall in each load bucket of the head's range.
+	Buckets [queue.LoadBuckets]uint32
+	// Payload, if any, is put (durably, if absent) before the head changes, at the latest in
+	// the same write.
+	Payload *Payload
+}
+
+// Sequence is an idempotent producer's id and sequence.
+type Sequence struct {
+	ID     string
+	Number uint64
+}
+
+// Target implements Op.
+func (a Append) Target() Key { return HeadKey(a.Segment) }
+
+// Name implements Op.
+func (a Append) Name() string { return "append" }
+
+// Change implements Op.
+func (a Append) Change(cur *Item) (*Item, Result, error) {
+	h, err := headOf(a, cur)
+	if err != nil {
+		return nil, Result{}, err
+	}
+	if reason := a.check(h); reason != 0 {
+		return nil, Result{}, refuse(a, cur, reason)
+	}
+	n := *h
+	base := h.Next
+	count := CountOf(a.Refs)
+	n.Next += queue.Offset(count)
+	n.Tail = append(slices.Clip(h.Tail), a.Refs...)
+	n.LastAppend = max(h.LastAppend, a.At)
+	for i := range a.Refs {
+		n.Bytes += uint64(a.Refs[i].Bytes)      // #nosec G115 -- lengths are not negative
+		n.Load.Bytes += uint64(a.Refs[i].Bytes) // #nosec G115 -- lengths are not negative
+	}
+	n.Load.Messages += count
+	for i, c := range a.Buckets {
+		n.Load.Buckets[i] += uint64(c)
+	}
+	if a.Producer != nil {
+		n.Producers = maps.Clone(h.Producers)
+		if n.Producers == nil {
+			n.Producers = make(map[string]ProducerState, 1)
+		}
+		n.Producers[a.Producer.ID] = ProducerState{
+			Sequence: a.Producer.Number, First: base, Count: uint32(count), At: a.At, // #nosec G115 -- bounded by MaxBatchRecords
+		}
+	}
+	next := &Item{Record: &n, Version: cur.Version}
+	return next, Result{Item: *next, Offset: base}, nil
+}
+
+func (a Append) check(h *Head) Reason {
+	switch {
+	case h.Sealed:
+		return ReasonSealed
+	case h.Epoch != a.Epoch:
+		return ReasonEpoch
+	case a.Deadline != 0 && h.LastAppend > a.Deadline:
+		return ReasonLate
+	case a.SeenFrom != nil && h.TailFirst > *a.SeenFrom:
+		return ReasonUnseen
+	}
+	for i := range a.Refs {
+		if containsRef(h.Tail, &a.Refs[i]) {
+			return ReasonDuplicate
+		}
+	}
+	if p := a.Producer; p != nil {
+		last, known := h.Producers[p.ID]
+		if known && p.Number <= last.Sequence {
+			return ReasonSequence
+		}
+		if !known && len(h.Producers) >= queue.MaxHeadProducers {
+			return ReasonProducers
+		}
+	}
+	if len(h.Tail)+len(a.Refs) > queue.MaxTailRefs {
+		return ReasonTailFull
+	}
+	return 0
+}
+
+func headOf(op Op, cur *Item) (*Head, error) {
+	if cur == nil {
+		return nil, refuse(op, nil, ReasonAbsent)
+	}
+	h, ok := cur.Record.(*Head)
+	if !ok {
+		return nil, corruptKind(op)
+	}
+	return h, nil
+}
+
+func corruptKind(op Op) error {
+	return &queue.Error{Op: op.Name(), Subject: op.Target().String(), Kind: queue.KindCorrupt, Message: "a record of another kind stands there"}
+}
+
+// Trim removes the first Count refs of a head's tail, and forgets producers idle since before
+// Forget. It is refused (trim) unless the tail starts at First and holds Count refs. To roll, it goes
+// in one transaction with the Put of the page that holds those refs, on condition that the page is
+// absent: so a page is only ever written while the head still holds its refs, and a writer that
+// stalled before its put cannot bring back a page that the compactor has replaced since
+// (docs/decisions/0002). A sealed head may be trimmed.
+type Trim struct {
+	Segment queue.SegmentID
+	First   queue.Offset
+	Count   int
+	Forget  queue.Millis
+}
+
+// Target implements Op.
+func (t Trim) Target() Key { return HeadKey(t.Segment) }
+
+// Name implements Op.
+func (t Trim) Name() string { return "trim" }
+
+// Change implements Op.
+func (t Trim) Change(cur *Item) (*Item, Result, error) {
+	h, err := headOf(t, cur)
+	if err != nil {
+		return nil, Result{}, err
+	}
+	if h.TailFirst != t.First || len(h.Tail) < t.Count {
+		return nil, Result{}, refuse(t, cur, ReasonTrim)
+	}
+	n := *h
+	n.TailFirst += queue.Offset(CountOf(h.Tail[:t.Count]))
+	n.Tail = slices.Clone(h.Tail[t.Count:])
+	if t.Forget > 0 {
+		n.Producers = maps.Clone(h.Producers)
+		maps.DeleteFunc(n.Producers, func(_ string, p ProducerState) bool { return p.At < t.Forget })
+	}
+	next := &Item{Record: &n, Version: cur.Version}
+	return next, Result{Item: *next}, nil
+}
+
+// Seal ends a segment: it takes no more appends. Refused if the head is absent or of another epoch;
+// sealing twice is no error.
+type Seal struct {
+	Segment queue.SegmentID
+	Epoch   queue.Epoch
+}
+
+// Target implements Op.
+func (s Seal) Target() Key { return HeadKey(s.Segment) }
+
+// Name implements Op.
+func (s Seal) Name() string { return "seal" }
+
+// Change implements Op.
+func (s Seal) Change(cur *Item) (*Item, Result, error) {
+	h, err := headOf(s, cur)
+	if err != nil {
+		return nil, Result{}, err
+	}
+	if h.Epoch != s.Epoch {
+		return nil, Result{}, refuse(s, cur, ReasonEpoch)
+	}
+	n := *h
+	n.Sealed = true
+	next := &Item{Record: &n, Version: cur.Version}
+	return next, Result{Item: *next}, nil
+}

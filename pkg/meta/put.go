@@ -1,0 +1,90 @@
+package meta
+
+// Condition is what a Put or Delete asks of the record that it finds.
+type Condition struct {
+	kind    conditionKind
+	version Version
+}
+
+type conditionKind uint8
+
+const (
+	condAny conditionKind = iota
+	condAbsent
+	condVersion
+	condPresent
+)
+
+// Any holds always.
+func Any() Condition { return Condition{} }
+
+// Absent holds if there is no record.
+func Absent() Condition { return Condition{kind: condAbsent} }
+
+// Present holds if there is a record.
+func Present() Condition { return Condition{kind: condPresent} }
+
+// At holds if the record has exactly this version.
+func At(v Version) Condition { return Condition{kind: condVersion, version: v} }
+
+// Holds reports whether the condition holds for cur, and if not, why.
+func (c Condition) Holds(cur *Item) (Reason, bool) {
+	switch c.kind {
+	case condAbsent:
+		return ReasonExists, cur == nil
+	case condPresent:
+		return ReasonAbsent, cur != nil
+	case condVersion:
+		if cur == nil {
+			return ReasonAbsent, false
+		}
+		return ReasonVersion, cur.Version == c.version
+	case condAny:
+	}
+	return 0, true
+}
+
+// Put writes a record whole: create with Absent, compare-and-swap with At.
+type Put struct {
+	Record Record
+	If     Condition
+	// Version is the new version's token; draw a new one for each Put (NewVersion).
+	Version Version
+}
+
+// Target implements Op.
+func (p Put) Target() Key { return p.Record.Key() }
+
+// Name implements Op.
+func (p Put) Name() string { return "put " + p.Record.Kind().String() }
+
+// Change implements Op.
+func (p Put) Change(cur *Item) (*Item, Result, error) {
+	if reason, ok := p.If.Holds(cur); !ok {
+		return nil, Result{}, refuse(p, cur, reason)
+	}
+	next := &Item{Record: p.Record, Version: p.Version}
+	return next, Result{Item: *next}, nil
+}
+
+// Delete removes a record. With Any, a record that is not there is no error.
+type Delete struct {
+	Key Key
+	If  Condition
+	// Kind names the record in metrics.
+	Kind Kind
+}
+
+// Target implements Op.
+func (d Delete) Target() Key { return d.Key }
+
+// Name implements Op.
+func (d Delete) Name() string { return "delete " + d.Kind.String() }
+
+// Change implements Op.
+func (d Delete) Change(cur *Item) (*Item, Result, error) {
+	if reason, ok := d.If.Holds(cur); !ok {
+		return nil, Result{}, refuse(d, cur, reason)
+	}
+	return nil, Result{}, nil
+}

@@ -1,0 +1,294 @@
+package meta
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spillway-mq/spillway/pkg/queue"
+)
+
+// Kind says which type of record stands under a key. The numbers are stored: never reuse one.
+type Kind uint8
+
+// The kinds of records.
+const (
+	KindName         Kind = 1
+	KindTopic        Kind = 2
+	KindSegment      Kind = 3
+	KindHead         Kind = 4
+	KindPage         Kind = 5
+	KindPayload      Kind = 6
+	KindSubscription Kind = 7
+	KindCursor       Kind = 8
+	KindDelayed      Kind = 9
+	KindForward      Kind = 10
+	KindAttempt      Kind = 11
+)
+
+var kindNames = [...]string{
+	KindName: "name", KindTopic: "topic", KindSegment: "segment", KindHead: "head", KindPage: "page",
+	KindPayload: "payload", KindSubscription: "subscription", KindCursor: "cursor",
+	KindDelayed: "delayed", KindForward: "forward", KindAttempt: "attempt",
+}
+
+// String names the kind.
+func (k Kind) String() string {
+	if int(k) < len(kindNames) && kindNames[k] != "" {
+		return kindNames[k]
+	}
+	return fmt.Sprintf("kind %d", uint8(k))
+}
+
+// Record is one of *Name, *Topic, *Segment, *Head, *RefPage, *Payload, *Subscription, *Cursor,
+// *Delayed, *Forward, *Attempt.
+type Record interface {
+	Key() Key
+	Kind() Kind
+}
+
+// Name is an entry of the namespace: it points to a topic's id or links to another name.
+type Name struct {
+	Name  string        `json:"name"`
+	Topic queue.TopicID `json:"topic,omitempty"`
+	// Link is the target name of a link; empty for a topic.
+	Link    string       `json:"link,omitempty"`
+	Created queue.Millis `json:"created"`
+}
+
+// NamespacePK is the partition of all names.
+const NamespacePK = "n"
+
+// NameKey is where a name stands.
+func NameKey(name string) Key { return Key{NamespacePK, name} }
+
+// Key implements Record.
+func (n *Name) Key() Key { return NameKey(n.Name) }
+
+// Kind implements Record.
+func (n *Name) Kind() Kind { return KindName }
+
+// TopicState is the life of a topic.
+type TopicState string
+
+// The states of a topic.
+const (
+	TopicOpen     TopicState = "open"
+	TopicSealed   TopicState = "sealed"
+	TopicDeleting TopicState = "deleting"
+)
+
+// Topic is a topic's own record.
+type Topic struct {
+	ID    queue.TopicID `json:"id"`
+	State TopicState    `json:"state"`
+	// Epoch grows with each change of the segment map.
+	Epoch    queue.Epoch  `json:"epoch"`
+	Config   TopicConfig  `json:"config"`
+	Created  queue.Millis `json:"created"`
+	Modified queue.Millis `json:"modified"`
+}
+
+// TopicConfig is what the owner of a topic sets. Durations are nanoseconds here; the edge speaks
+// seconds.
+type TopicConfig struct {
+	DefaultDelay    time.Duration     `json:"default_delay,omitempty"`
+	MaxDelay        time.Duration     `json:"max_delay,omitempty"`
+	DefaultTTL      time.Duration     `json:"default_ttl,omitempty"`
+	MaxMessageBytes int64             `json:"max_message_bytes"`
+	PartitionKey    string            `json:"partition_key,omitempty"`
+	MinSegments     int               `json:"min_segments"`
+	Attributes      map[string]string `json:"attributes,omitempty"`
+}
+
+// Delayed reports whether messages of the topic may wait in the delayed index.
+func (c TopicConfig) Delayed() bool { return c.DefaultDelay > 0 }
+
+// TopicPK is the partition of a topic's record, segments and subscriptions.
+func TopicPK(id queue.TopicID) string { return "t/" + string(id) }
+
+// Sort keys within a topic's partition.
+const (
+	topicSK              = "topic"
+	SegmentPrefix        = "segment/"
+	SubscriptionPrefix   = "subscription/"
+	prefixEndAfterSlash  = "0" // the byte after '/'
+	SegmentPrefixEnd     = "segment" + prefixEndAfterSlash
+	SubscriptionRangeEnd = "subscription" + prefixEndAfterSlash
+)
+
+// TopicKey is where a topic's record stands.
+func TopicKey(id queue.TopicID) Key { return Key{TopicPK(id), topicSK} }
+
+// Key implements Record.
+func (t *Topic) Key() Key { return TopicKey(t.ID) }
+
+// Kind implements Record.
+func (t *Topic) Kind() Kind { return KindTopic }
+
+// Segment is a segment's descriptor within a topic.
+type Segment struct {
+	Topic        queue.TopicID     `json:"topic"`
+	ID           queue.SegmentID   `json:"id"`
+	Range        queue.SlotRange   `json:"range"`
+	Epoch        queue.Epoch       `json:"epoch"`
+	Predecessors []queue.SegmentID `json:"predecessors,omitempty"`
+	Successors   []queue.SegmentID `json:"successors,omitempty"`
+	Created      queue.Millis      `json:"created"`
+	Sealed       queue.Millis      `json:"sealed,omitempty"`
+}
+
+// Key implements Record.
+func (s *Segment) Key() Key { return Key{TopicPK(s.Topic), SegmentPrefix + string(s.ID)} }
+
+// Kind implements Record.
+func (s *Segment) Kind() Kind { return KindSegment }
+
+// Payload is a small batch kept in the metadata store. Immutable.
+type Payload struct {
+	ID   string
+	Data []byte
+}
+
+// PayloadKey is where a payload stands.
+func PayloadKey(id string) Key { return Key{"p/" + id, "payload"} }
+
+// Key implements Record.
+func (p *Payload) Key() Key { return PayloadKey(p.ID) }
+
+// Kind implements Record.
+func (p *Payload) Kind() Kind { return KindPayload }
+
+// Subscription is a named consumer group of a topic.
+type Subscription struct {
+	Topic queue.TopicID `json:"topic"`
+	Name  string        `json:"name"`
+	// ID changes when the subscription seeks: cursors of the old id are dead, and so are their
+	// receipts.
+	ID                queue.SubscriptionID `json:"id"`
+	VisibilityTimeout time.Duration        `json:"visibility_timeout"`
+	MaxDeliveries     int                  `json:"max_deliveries,omitempty"`
+	DeadLetterTopic   string               `json:"dead_letter_topic,omitempty"`
+	MaxInFlight       int                  `json:"max_in_flight"`
+	Backoff           []time.Duration      `json:"backoff,omitempty"`
+	// Cut is the first offset of each segment that the subscription reads; a segment that is
+	// not in it is read from its start.
+	Cut      map[queue.SegmentID]queue.Offset `json:"cut,omitempty"`
+	Created  queue.Millis                     `json:"created"`
+	Modified queue.Millis                     `json:"modified"`
+}
+
+// SubscriptionKey is where a subscription stands.
+func SubscriptionKey(topic queue.TopicID, name string) Key {
+	return Key{TopicPK(topic), SubscriptionPrefix + name}
+}
+
+// Key implements Record.
+func (s *Subscription) Key() Key { return SubscriptionKey(s.Topic, s.Name) }
+
+// Kind implements Record.
+func (s *Subscription) Kind() Kind { return KindSubscription }
+
+// Delayed is an entry of the delayed index: messages of one produce call that become visible at the
+// same time and expire at the same time. Message i of the entry is record Ref.First+i of the batch.
+type Delayed struct {
+	Topic   queue.TopicID `json:"topic"`
+	Shard   int           `json:"shard"`
+	Visible queue.Millis  `json:"visible"`
+	ID      queue.EntryID `json:"id"`
+	// Ref is the ref as promotion will append it, but for its run.
+	Ref Ref `json:"ref"`
+	// Slots has the slot of each message, ascending.
+	Slots []queue.Slot `json:"slots"`
+	// Gone lists the messages (ascending) that were cancelled or, by an edit, moved to an entry
+	// of their own.
+	Gone []uint32 `json:"gone,omitempty"`
+	// Home is the id that the caller knows the message by, if the entry holds one message that
+	// an edit moved here; a Forward leads from it to this entry.
+	Home *queue.DelayedID `json:"home,omitempty"`
+}
+
+// DelayedPK is the partition of one shard of a topic's delayed index.
+func DelayedPK(topic queue.TopicID, shard int) string {
+	return "d/" + string(topic) + "/" + strconv.Itoa(shard)
+}
+
+// DelayedSK orders entries by visible time: 15 decimal digits (until the year 33658), then the id.
+// DelayedSK(t, "") is below every entry visible at t or later.
+func DelayedSK(visible queue.Millis, id queue.EntryID) string {
+	return fmt.Sprintf("%015d/%s", visible, id)
+}
+
+// DelayedEnd is above every entry of a shard and below every forward.
+const DelayedEnd = "a"
+
+// DelayedKey is where an entry stands.
+func DelayedKey(topic queue.TopicID, shard int, visible queue.Millis, id queue.EntryID) Key {
+	return Key{DelayedPK(topic, shard), DelayedSK(visible, id)}
+}
+
+// Key implements Record.
+func (d *Delayed) Key() Key { return DelayedKey(d.Topic, d.Shard, d.Visible, d.ID) }
+
+// Kind implements Record.
+func (d *Delayed) Kind() Kind { return KindDelayed }
+
+// Forward leads from the id by which a caller knows a delayed message to the entry that an edit
+// moved it to.
+type Forward struct {
+	Topic queue.TopicID   `json:"topic"`
+	Home  queue.DelayedID `json:"home"`
+	// Visible and Entry are the new entry's; Entry is empty once the message was promoted
+	// before its home's visible time, so that a late edit is told so.
+	Visible queue.Millis  `json:"visible,omitempty"`
+	Entry   queue.EntryID `json:"entry,omitempty"`
+}
+
+// ForwardPK is the partition of a topic's forwards.
+func ForwardPK(topic queue.TopicID) string { return "f/" + string(topic) }
+
+// ForwardKey is where the forward of a delayed message stands.
+func ForwardKey(topic queue.TopicID, home queue.DelayedID) Key {
+	return Key{ForwardPK(topic), DelayedSK(home.Visible, home.Entry) + "/" + strconv.FormatUint(uint64(home.Index), 10)}
+}
+
+// Key implements Record.
+func (f *Forward) Key() Key { return ForwardKey(f.Topic, f.Home) }
+
+// Kind implements Record.
+func (f *Forward) Kind() Kind { return KindForward }
+
+// Attempt remembers a call that must not be carried out twice: one under an Idempotency-Key, or one
+// of an idempotent producer that writes to the delayed index.
+type Attempt struct {
+	Topic queue.TopicID `json:"topic"`
+	// Token is what the caller names the call by, hashed, with a prefix that says which.
+	Token string `json:"token"`
+	// Hash is the SHA-256 of the request's body, hexadecimal.
+	Hash string `json:"hash,omitempty"`
+	// Sequence is the producer's; 0 under an Idempotency-Key.
+	Sequence uint64 `json:"sequence,omitempty"`
+	// Nonce and Created are what the first try wrote its refs and entries with, so that a
+	// second one finds them.
+	Nonce   [16]byte     `json:"nonce"`
+	Created queue.Millis `json:"created"`
+	// Deadline is when the try that holds the record is void at the latest.
+	Deadline queue.Millis `json:"deadline"`
+	// Delayed says that the call's delayed entries were put: set in the transaction that does so.
+	Delayed bool `json:"delayed,omitempty"`
+	// Answer is the call's answer once it has one.
+	Answer []byte `json:"answer,omitempty"`
+	// Expires is when the record may be forgotten.
+	Expires queue.Millis `json:"expires"`
+}
+
+// AttemptKey is where an attempt stands.
+func AttemptKey(topic queue.TopicID, token string) Key {
+	return Key{"i/" + string(topic) + "/" + token, "attempt"}
+}
+
+// Key implements Record.
+func (a *Attempt) Key() Key { return AttemptKey(a.Topic, a.Token) }
+
+// Kind implements Record.
+func (a *Attempt) Kind() Kind { return KindAttempt }
