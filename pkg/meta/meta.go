@@ -223,9 +223,9 @@ func refuse(op Op, cur *Item, reason Reason) error {
 	return &Refused{Op: op.Name(), Key: op.Target(), Reason: reason, Current: cur}
 }
 
-// Load reads the record of type T under key, with its version. NotFound if there is none, Corrupt if
+// Fetch reads the record of type T under key, with its version. NotFound if there is none, Corrupt if
 // another type stands there.
-func Load[T Record](ctx context.Context, s Store, key Key) (T, Version, error) {
+func Fetch[T Record](ctx context.Context, s Store, key Key) (T, Version, error) {
 	var zero T
 	item, err := s.Get(ctx, key)
 	if err != nil {
