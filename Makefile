@@ -43,7 +43,7 @@ race: ## run every test under the race detector (RACE_EXCLUDE leaves packages ou
 
 .PHONY: check
 check: vet fmt-check lint tidy-check generate-check ## all static checks
-	@go test ./tools/checks
+	@go test -count=1 ./tools/checks
 
 .PHONY: vet
 vet: ## go vet
