@@ -1,0 +1,72 @@
+package consume
+
+import (
+	"time"
+
+	"github.com/spillway-mq/spillway/pkg/blob"
+	"github.com/spillway-mq/spillway/pkg/meta"
+	"github.com/spillway-mq/spillway/pkg/queue"
+)
+
+// ClaimRequest asks for messages of a subscription.
+type ClaimRequest struct {
+	Topic, Subscription string
+	// MaxMessages is 1 to queue.MaxClaimMessages; 0 takes queue.DefaultClaimMessages.
+	MaxMessages int
+	// MaxBytes bounds the bodies together, 1 to queue.MaxClaimBytes; 0 takes
+	// queue.DefaultClaimBytes. The first message is delivered even if it is larger (by
+	// reference if it is larger than queue.MaxClaimBytes).
+	MaxBytes int64
+	// Wait is how long to wait for a first message, 0 to queue.MaxWait.
+	Wait time.Duration
+	// Visibility is how long the claim holds; 0 takes the subscription's.
+	Visibility time.Duration
+	// ByReference asks for presigned references in place of bodies.
+	ByReference bool
+}
+
+// Claimed is the answer of a claim: deliveries in no particular order; empty if there was nothing.
+type Claimed struct {
+	Deliveries []Delivery
+}
+
+// Delivery is a run of consecutive messages of one segment, under one claim, whose bytes lie in one
+// batch or payload.
+type Delivery struct {
+	Segment queue.SegmentID
+	// Offset is the first message's; Count the number of messages.
+	Offset queue.Offset
+	Count  int
+	Claim  queue.ClaimID
+	// Attempt is the delivery count of each message, from 1.
+	Attempt uint32
+	// ClaimExpires is when the claim ends unless extended; 0 for a peek.
+	ClaimExpires queue.Millis
+	// Ref says where the bytes are and carries times and headers that count for all messages.
+	Ref *meta.Ref
+	// First is the batch record of the first message (Ref.First is the whole ref's).
+	First uint32
+	// Data is the whole encoded batch, or the body of a payload ref, for an inline delivery;
+	// nil if Presigned is set. It must not be changed.
+	Data []byte
+	// Presigned, for a delivery by reference, lets the client fetch the object; Index is then
+	// the batch's header and index (nil for a payload), which tells keys, headers and spans.
+	Presigned        *blob.Request
+	PresignedExpires queue.Millis
+	Index            []byte
+}
+
+// Release says how messages are given back.
+type Release struct {
+	// Delay is how long they stay hidden; 0 to queue.MaxVisibilityTimeout. Without HasDelay the
+	// subscription's backoff decides, and without that they are claimable at once.
+	Delay    time.Duration
+	HasDelay bool
+	// Uncounted: this delivery does not count towards max_deliveries.
+	Uncounted bool
+	// Reason goes with the message, to the dead-letter topic if it ends there; at most 256
+	// bytes of UTF-8.
+	Reason string
+	// DeadLetter sends the messages to the dead-letter topic now.
+	DeadLetter bool
+}

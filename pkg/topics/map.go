@@ -1,0 +1,55 @@
+package topics
+
+import (
+	"slices"
+	"sort"
+
+	"github.com/spillway-mq/spillway/pkg/meta"
+	"github.com/spillway-mq/spillway/pkg/queue"
+)
+
+// Map is what a caller needs to know of a topic to route messages and to find its subscriptions: a
+// snapshot, possibly a few seconds old, never changed. A commit that meets a sealed or absent
+// segment reloads it.
+type Map struct {
+	Name  string
+	Topic *meta.Topic
+	// Version is the topic record's.
+	Version meta.Version
+	// Segments are all segments, open and sealed, by creation and id.
+	Segments []*meta.Segment
+	// Open are the open segments by slot range; they tile the ring.
+	Open []*meta.Segment
+	// Subscriptions by name.
+	Subscriptions map[string]*meta.Subscription
+}
+
+// ID is the topic's id.
+func (m *Map) ID() queue.TopicID { return m.Topic.ID }
+
+// Route finds the open segment that owns a slot.
+func (m *Map) Route(slot queue.Slot) *meta.Segment {
+	i := sort.Search(len(m.Open), func(i int) bool { return m.Open[i].Range.Hi > uint32(slot) })
+	return m.Open[i]
+}
+
+// Segment finds a segment by id; nil if the topic has none of that id.
+func (m *Map) Segment(id queue.SegmentID) *meta.Segment {
+	i := slices.IndexFunc(m.Segments, func(s *meta.Segment) bool { return s.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return m.Segments[i]
+}
+
+// tiles reports whether the open segments cover the ring exactly (invariant 4).
+func (m *Map) tiles() bool {
+	edge := uint32(0)
+	for _, s := range m.Open {
+		if s.Range.Lo != edge || !s.Range.Valid() {
+			return false
+		}
+		edge = s.Range.Hi
+	}
+	return edge == queue.Slots
+}
