@@ -1,6 +1,6 @@
 // Testsummary reads the streams of `go test -json` and says in a few lines what happened: one line
 // per package as it ends, the output of each test that failed, each test that was skipped, and the
-// counts.
+// counts; with -total only the counts, alone on a line, which is how a run of several streams ends.
 //
 //	go test -json ./... | testsummary
 //	testsummary -total test.json race.json
@@ -49,13 +49,16 @@ func run(w io.Writer, totalOnly bool, addFailed int, files []string) (bool, erro
 			return false, err
 		}
 	}
-	if !totalOnly {
-		s.printDetails(w)
-	}
 	c := s.counts()
 	c.failed += addFailed
-	_, err := fmt.Fprintln(w, c)
-	return c.passed > 0 && c.failed == 0 && c.skipped == 0, err
+	if totalOnly {
+		if _, err := fmt.Fprintln(w, c); err != nil {
+			return false, err
+		}
+	} else {
+		s.printDetails(w, c)
+	}
+	return c.passed > 0 && c.failed == 0 && c.skipped == 0, nil
 }
 
 func readFile(s *suite, name string, progress io.Writer) error {

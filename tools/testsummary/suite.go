@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 )
@@ -213,7 +212,7 @@ func (s *suite) counts() counts {
 }
 
 // printDetails writes what a person needs in order to act: failures whole, skips with their reason.
-func (s *suite) printDetails(w io.Writer) {
+func (s *suite) printDetails(w io.Writer, c counts) {
 	for _, k := range s.counted(failed) {
 		_, _ = fmt.Fprintf(w, "\n--- failed: %s\n%s", k, s.results[k].output.String())
 	}
@@ -226,7 +225,7 @@ func (s *suite) printDetails(w io.Writer) {
 			packages[k.pkg] = true
 		}
 	}
-	_, _ = fmt.Fprintf(w, "\ntests ran in %d packages\n", len(slices.Collect(maps.Keys(packages))))
+	_, _ = fmt.Fprintf(w, "\ntests in %d packages: %v\n", len(packages), c)
 }
 
 // String names a test as a person would type it.

@@ -111,12 +111,12 @@ func TestRunReports(t *testing.T) {
 		"all well": {
 			stream:  `{"Action":"pass","Package":"p","Test":"TestA"}` + "\n" + `{"Action":"pass","Package":"p","Elapsed":1.25}`,
 			wantOK:  true,
-			wantEnd: "\n1 passed, 0 failed, 0 skipped\n",
-			wantIn:  []string{"ok    p  1.2s\n", "tests ran in 1 packages\n"},
+			wantEnd: "packages: 1 passed, 0 failed, 0 skipped\n",
+			wantIn:  []string{"ok    p  1.2s\n", "\ntests in 1 packages: "},
 		},
 		"no test ran": {
 			stream:  `{"Action":"skip","Package":"p"}`,
-			wantEnd: "\n0 passed, 0 failed, 0 skipped\n",
+			wantEnd: "packages: 0 passed, 0 failed, 0 skipped\n",
 		},
 		"a failure shows its output, a skip its reason": {
 			stream: `{"Action":"output","Package":"p","Test":"TestA","Output":"    a_test.go:7: lost a message\n"}
@@ -125,7 +125,7 @@ func TestRunReports(t *testing.T) {
 {"Action":"skip","Package":"p","Test":"TestB"}
 {"Action":"output","Package":"p","Test":"TestC","Output":"    c_test.go:9: chatter\n"}
 {"Action":"pass","Package":"p","Test":"TestC"}`,
-			wantEnd: "\n1 passed, 1 failed, 1 skipped\n",
+			wantEnd: "packages: 1 passed, 1 failed, 1 skipped\n",
 			wantIn: []string{
 				"--- failed: p TestA\n    a_test.go:7: lost a message\n",
 				"--- skipped: p TestB\n    b_test.go:9: no clock\n",
@@ -134,18 +134,18 @@ func TestRunReports(t *testing.T) {
 		"a failed build shows the compiler's words": {
 			stream: `{"ImportPath":"p","Action":"build-output","Output":"p.go:1: undefined: x\n"}
 {"Action":"fail","Package":"p","FailedBuild":"p"}`,
-			wantEnd: "\n0 passed, 1 failed, 0 skipped\n",
+			wantEnd: "packages: 0 passed, 1 failed, 0 skipped\n",
 			wantIn:  []string{"--- failed: p\np.go:1: undefined: x\n", "FAIL  p  0.0s\n"},
 		},
 		"failures from elsewhere are added": {
 			stream:    `{"Action":"pass","Package":"p","Test":"TestA"}`,
 			addFailed: 2,
-			wantEnd:   "\n1 passed, 2 failed, 0 skipped\n",
+			wantEnd:   "packages: 1 passed, 2 failed, 0 skipped\n",
 		},
 		"a line that is not JSON is passed through": {
 			stream:  "make: *** [test] Error 1\n" + `{"Action":"pass","Package":"p","Test":"TestA"}`,
 			wantOK:  true,
-			wantEnd: "\n1 passed, 0 failed, 0 skipped\n",
+			wantEnd: "packages: 1 passed, 0 failed, 0 skipped\n",
 			wantIn:  []string{"make: *** [test] Error 1\n"},
 		},
 	}
@@ -163,7 +163,7 @@ func TestRunReports(t *testing.T) {
 			if ok != tc.wantOK {
 				t.Errorf("ok = %v, want %v", ok, tc.wantOK)
 			}
-			if !strings.HasSuffix("\n"+out.String(), tc.wantEnd) {
+			if !strings.HasSuffix(out.String(), tc.wantEnd) {
 				t.Errorf("does not end with %q:\n%s", tc.wantEnd, out.String())
 			}
 			for _, want := range tc.wantIn {
