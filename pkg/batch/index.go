@@ -121,8 +121,9 @@ func (x *Index) checkEntries() error {
 			return corrupt("record %d: %s", i, bad)
 		case e.Slot < previous:
 			return corrupt("record %d: slot %d comes after slot %d", i, e.Slot, previous)
-		case !x.inOneBlock(&block, pos, e.BodyLen):
-			return corrupt("record %d: body lies across two blocks", i)
+		}
+		if bad = x.checkBlockOf(&block, pos, e.BodyLen); bad != "" {
+			return corrupt("record %d: %s", i, bad)
 		}
 		if i%markStride == 0 {
 			x.marks = append(x.marks, mark{off, e.Slot, pos})
@@ -140,15 +141,23 @@ func (x *Index) checkEntries() error {
 	return nil
 }
 
-// inOneBlock reports whether a body lies in one block; block is where the last one was found.
-func (x *Index) inOneBlock(block *int, pos, length int64) bool {
+// checkBlockOf says what is wrong with where a body lies, or ""; block is where the last one was. A
+// block over MaxBlockBytes holds one body: otherwise a writer could make every reader of a small
+// message fetch all of a huge one.
+func (x *Index) checkBlockOf(block *int, pos, length int64) string {
 	if x.header.Codec == CodecNone || length == 0 {
-		return true
+		return ""
 	}
 	for *block < x.header.Blocks && pos >= x.blocks[*block+1].raw {
 		*block++
 	}
-	return *block < x.header.Blocks && pos+length <= x.blocks[*block+1].raw
+	if *block == x.header.Blocks || pos+length > x.blocks[*block+1].raw {
+		return "body lies across blocks"
+	}
+	if size := x.blocks[*block+1].raw - x.blocks[*block].raw; size > MaxBlockBytes && length != size {
+		return "body shares a block over the limit"
+	}
+	return ""
 }
 
 func (x *Index) blockEntry(i int) (stored, raw, crc uint32) {
@@ -272,11 +281,10 @@ func (x *Index) Span(first, count int) (pos, length int64) {
 		return prefix, 0
 	}
 	lo, hi := x.at(first).pos, x.at(first+count).pos
-	if x.header.Codec == CodecNone || lo == hi {
-		if x.header.Codec != CodecNone {
-			lo = 0
-			hi = 0
-		}
+	if lo == hi {
+		return prefix, 0
+	}
+	if x.header.Codec == CodecNone {
 		return prefix + lo, hi - lo
 	}
 	start := x.blocks[x.blockAt(lo)].stored

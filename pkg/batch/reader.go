@@ -99,7 +99,7 @@ func (r *Reader) Err() error { return r.err }
 // Seek moves before record first and lets Next give count records. It clears the error of an earlier
 // read, not that of opening. A run that does not lie in the batch gives a KindInvalid error.
 func (r *Reader) Seek(first, count int) error {
-	if r.index.header.Records == 0 {
+	if r.index.header.Records == 0 && r.err != nil {
 		return r.err
 	}
 	if !r.index.has(first, count) {
