@@ -1,0 +1,101 @@
+package wire
+
+import "github.com/spillway-mq/spillway/pkg/queue"
+
+// TopicConfig is the body of PUT and PATCH of a topic, and "config" of its status. In a PUT an absent
+// field takes its default; in a PATCH it stays as it is. Retention, DedupWindow, Compaction and parts
+// of Scaling are named by the contract but not available in this version: the server refuses any value
+// but the one that means "off".
+type TopicConfig struct {
+	// DefaultDelay is 0 to MaxDelay seconds; above 0 it makes a delayed topic.
+	DefaultDelay *float64 `json:"default_delay,omitempty"`
+	// MaxDelay is 0 to queue.MaxMaxDelay; queue.DefaultMaxDelay unless given.
+	MaxDelay *float64 `json:"max_delay,omitempty"`
+	// DefaultTTL is 0 (none) to queue.MaxTTL.
+	DefaultTTL *float64 `json:"default_ttl,omitempty"`
+	// MaxMessageBytes is 1 to queue.MaxInlineMessageBytes.
+	MaxMessageBytes *int64 `json:"max_message_bytes,omitempty"`
+	// PartitionKey is "$.path" into a JSON body, "header:name", or empty.
+	PartitionKey *string  `json:"partition_key,omitempty"`
+	Scaling      *Scaling `json:"scaling,omitempty"`
+	// Attributes replace all attributes of the topic.
+	Attributes map[string]string `json:"attributes,omitempty"`
+
+	Retention   *Retention `json:"retention,omitempty"`
+	DedupWindow *float64   `json:"dedup_window,omitempty"`
+	Compaction  *string    `json:"compaction,omitempty"`
+}
+
+// CompactionNone is the one compaction of this version.
+const CompactionNone = "none"
+
+// Scaling bounds the number of segments.
+type Scaling struct {
+	// MinSegments is 1 to queue.MaxSegments.
+	MinSegments *int `json:"min_segments,omitempty"`
+	// MaxSegments, in this version, is MinSegments.
+	MaxSegments             *int     `json:"max_segments,omitempty"`
+	TargetMessagesPerSecond *float64 `json:"target_messages_per_second,omitempty"`
+	TargetBytesPerSecond    *float64 `json:"target_bytes_per_second,omitempty"`
+}
+
+// Retention bounds what a topic keeps.
+type Retention struct {
+	// Age is in seconds.
+	Age   *float64 `json:"age,omitempty"`
+	Bytes *int64   `json:"bytes,omitempty"`
+}
+
+// Topic is the status of a topic. Segments and Messages are absent in a listing.
+type Topic struct {
+	Name       string         `json:"name"`
+	ID         queue.TopicID  `json:"id"`
+	State      string         `json:"state"` // open, sealed, deleting
+	CreatedAt  Time           `json:"created_at"`
+	ModifiedAt Time           `json:"modified_at"`
+	Config     TopicConfig    `json:"config"`
+	Segments   *SegmentCounts `json:"segments,omitempty"`
+	Messages   *MessageCounts `json:"messages,omitempty"`
+}
+
+// SegmentCounts counts a topic's segments.
+type SegmentCounts struct {
+	Open   int `json:"open"`
+	Sealed int `json:"sealed"`
+}
+
+// MessageCounts counts a topic's messages: Ready are in segments, whether consumed or not, Delayed
+// wait in the delayed index. Bytes are of the bodies of the ready ones.
+type MessageCounts struct {
+	Ready   uint64 `json:"ready"`
+	Delayed uint64 `json:"delayed"`
+	Bytes   uint64 `json:"bytes"`
+}
+
+// TopicList is a page of topics, by name.
+type TopicList struct {
+	Topics     []Topic `json:"topics"`
+	NextCursor string  `json:"next_cursor,omitempty"`
+}
+
+// Segment is one segment of a topic.
+type Segment struct {
+	ID    queue.SegmentID `json:"id"`
+	Range queue.SlotRange `json:"range"`
+	State string          `json:"state"` // open, sealed
+	Epoch queue.Epoch     `json:"epoch"`
+	// FirstOffset is the oldest message's, NextOffset the next message's.
+	FirstOffset  queue.Offset      `json:"first_offset"`
+	NextOffset   queue.Offset      `json:"next_offset"`
+	Bytes        uint64            `json:"bytes"`
+	CreatedAt    Time              `json:"created_at"`
+	SealedAt     Time              `json:"sealed_at,omitzero"`
+	Predecessors []queue.SegmentID `json:"predecessors"`
+	Successors   []queue.SegmentID `json:"successors"`
+}
+
+// SegmentList is a page of segments.
+type SegmentList struct {
+	Segments   []Segment `json:"segments"`
+	NextCursor string    `json:"next_cursor,omitempty"`
+}
