@@ -1,0 +1,261 @@
+package segment
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/spillway-mq/spillway/pkg/meta"
+	"github.com/spillway-mq/spillway/pkg/queue"
+)
+
+// Commit is what Append appends: refs that share their fate.
+type Commit struct {
+	Segment *meta.Segment
+	Refs    []meta.Ref
+	// At is the commit time, Deadline when the commit is void at the latest.
+	At, Deadline queue.Millis
+	// Producer makes the commit idempotent; nil for none.
+	Producer *meta.Sequence
+	// Payload goes before the head update, in the same write where the driver can; nil for none.
+	Payload *meta.Payload
+	// Buckets is as in meta.Append.
+	Buckets [queue.LoadBuckets]uint32
+	// Again says that an earlier call may have appended the same refs (same ID and First): they
+	// are looked for before anything is written.
+	Again bool
+}
+
+// Committed is where a commit's messages are.
+type Committed struct {
+	// Offset is the first message's; the others follow.
+	Offset queue.Offset
+	// Count is the number of messages: the first commit's, if Repeated.
+	Count int
+	// Repeated: the refs were there already, by an earlier call.
+	Repeated bool
+}
+
+const (
+	// maxTries bounds the store calls that one commit makes: each has a reason of its own (tail
+	// full, unknown outcome, ...), and more of them mean that the segment is too busy.
+	maxTries = 12
+	// maxWalk bounds the pages read when an append is looked for.
+	maxWalk = 256
+	// backoffMin doubles with each try after a store's refusal to work, up to backoffMax.
+	backoffMin = 5 * time.Millisecond
+	backoffMax = 200 * time.Millisecond
+)
+
+// Append commits refs to an open segment, at most once:
+//
+//   - The head refuses a ref that its tail holds, so the store client's own blind retry is harmless.
+//   - A lost answer is resolved by reading: refs that are found were appended. If they are not
+//     found, the retry carries SeenFrom, the next offset at the time of the look: it is refused if
+//     anything after that look may have left the tail, else the tail check covers it.
+//   - The earlier, still travelling request is void once the head has moved past its deadline, and
+//     until then the tail check or SeenFrom meets it.
+//
+// Errors: Sealed, Fenced and NotFound tell that the segment map is old (nothing was appended);
+// Conflict with CodeSequenceOutOfOrder that the producer's sequence is older than the last;
+// Throttled and Unavailable that nothing was appended; OutcomeUnknown that the refs may or may not be
+// there: the same commit with Again set finds out.
+func (l *Log) Append(ctx context.Context, c Commit) (Committed, error) {
+	t := &try{log: l, commit: c, op: meta.Append{
+		Segment: c.Segment.ID, Epoch: c.Segment.Epoch, Refs: c.Refs, At: c.At, Deadline: c.Deadline,
+		Producer: c.Producer, Payload: c.Payload, Buckets: c.Buckets,
+	}}
+	if c.Again {
+		if done, found, err := t.look(ctx); err != nil || found {
+			return done, err
+		}
+	}
+	var err error
+	for n := range maxTries {
+		var done Committed
+		var again bool
+		if done, again, err = t.once(ctx); !again {
+			return done, err
+		}
+		if queue.Retryable(err) {
+			if serr := pause(ctx, n); serr != nil {
+				break
+			}
+		}
+	}
+	if t.unknown {
+		return Committed{}, l.fail(c, queue.KindOutcomeUnknown, "the store did not say whether it appended", err)
+	}
+	return Committed{}, l.fail(c, queue.KindThrottled, "too much contention on the segment", err)
+}
+
+type try struct {
+	log    *Log
+	commit Commit
+	op     meta.Append
+	// unknown: a request of ours may still take effect.
+	unknown bool
+}
+
+// once makes one attempt. again asks for another; then err says why.
+func (t *try) once(ctx context.Context) (done Committed, again bool, err error) {
+	res, err := t.log.meta.Apply(ctx, t.op)
+	if err == nil {
+		head, _ := res.Item.Record.(*meta.Head)
+		t.log.cache.noteTail(head)
+		if len(head.Tail) >= queue.RollRefs {
+			// The messages are committed, so a roll that fails is not this caller's failure:
+			// the next writer rolls, and one that finds the tail full reports it.
+			_ = t.log.Roll(ctx, head)
+		}
+		return Committed{Offset: res.Offset, Count: t.count()}, false, nil
+	}
+	if refused, ok := meta.AsRefused(err); ok {
+		return t.refused(ctx, refused)
+	}
+	switch queue.KindOf(err) {
+	case queue.KindOutcomeUnknown:
+		t.unknown = true
+		done, found, lerr := t.look(ctx)
+		if lerr != nil {
+			return Committed{}, false, t.log.fail(t.commit, queue.KindOutcomeUnknown, "reading after a lost answer", lerr)
+		}
+		return done, !found, err
+	case queue.KindUnavailable, queue.KindThrottled:
+		return Committed{}, true, err
+	default:
+		return Committed{}, false, err
+	}
+}
+
+func (t *try) refused(ctx context.Context, r *meta.Refused) (done Committed, again bool, err error) {
+	head := headIn(r)
+	switch r.Reason {
+	case meta.ReasonTailFull:
+		if err := t.log.Roll(ctx, head); err != nil && !queue.Retryable(err) {
+			return Committed{}, false, err
+		}
+		return Committed{}, true, r
+	case meta.ReasonDuplicate:
+		// The refs of a commit are appended together, so the first one's place is the commit's.
+		off, _, found := head.Find(t.op.Refs[0].ID, t.op.Refs[0].First)
+		if !found {
+			return Committed{}, false, t.log.fail(t.commit, queue.KindCorrupt, "the tail holds a part of the commit", r)
+		}
+		return Committed{Offset: off, Count: t.count(), Repeated: !t.unknown}, false, nil
+	case meta.ReasonSequence:
+		return t.repeated(head, r)
+	case meta.ReasonLate, meta.ReasonUnseen:
+		// Late: whatever we sent before is void or has been applied; look, and set a new deadline
+		// by the head's own clock, as ours may lag behind it.
+		done, found, err := t.look(ctx)
+		if err != nil || found {
+			return done, false, err
+		}
+		t.op.Deadline = max(t.op.Deadline, head.LastAppend.Add(queue.CommitTimeout))
+		return Committed{}, true, r
+	case meta.ReasonProducers:
+		return t.forget(ctx, head, r)
+	default:
+		return Committed{}, false, r
+	}
+}
+
+// repeated answers a sequence that is not new: with the first commit's offsets if it is the last one.
+func (t *try) repeated(head *meta.Head, r *meta.Refused) (Committed, bool, error) {
+	last := head.Producers[t.op.Producer.ID]
+	if last.Sequence != t.op.Producer.Number {
+		return Committed{}, false, &queue.Error{
+			Op: "append", Subject: string(t.op.Segment), Kind: queue.KindConflict, Code: queue.CodeSequenceOutOfOrder,
+			Field: "producer.sequence", Limit: last.Sequence, Err: r,
+			Message: "the producer's sequence is older than its last one",
+		}
+	}
+	return Committed{Offset: last.First, Count: int(last.Count), Repeated: !t.unknown}, false, nil
+}
+
+// forget makes room among the remembered producers.
+func (t *try) forget(ctx context.Context, head *meta.Head, r *meta.Refused) (Committed, bool, error) {
+	horizon := t.log.clock.Millis().Add(-queue.ProducerWindow)
+	idle := false
+	for _, p := range head.Producers {
+		idle = idle || p.At < horizon
+	}
+	if !idle {
+		return Committed{}, false, t.log.fail(t.commit, queue.KindThrottled, "too many idempotent producers within their window", r)
+	}
+	_, err := t.log.meta.Apply(ctx, meta.Trim{Segment: head.Segment, First: head.TailFirst, Forget: horizon})
+	if err != nil && !meta.IsRefused(err, meta.ReasonTrim) && !queue.Retryable(err) {
+		return Committed{}, false, err
+	}
+	return Committed{}, true, r
+}
+
+// look finds out whether the commit's refs have been appended, and notes up to where it has looked.
+func (t *try) look(ctx context.Context) (Committed, bool, error) {
+	head, err := t.log.Head(ctx, t.op.Segment)
+	if err != nil {
+		return Committed{}, false, err
+	}
+	want := &t.op.Refs[0]
+	if off, _, found := head.Find(want.ID, want.First); found {
+		return Committed{Offset: off, Count: t.count(), Repeated: !t.unknown}, true, nil
+	}
+	seen := head.Next
+	t.op.SeenFrom = &seen
+	// What was appended before the commit's own time is older than it, clocks allowing.
+	since := want.Created.Add(-queue.CommitTimeout)
+	edge := head.TailFirst
+	for range maxWalk {
+		if edge == 0 {
+			return Committed{}, false, nil
+		}
+		page, err := t.log.page(ctx, t.op.Segment, edge-1)
+		if err != nil {
+			return Committed{}, false, err
+		}
+		off := page.First
+		for i := range page.Refs {
+			if r := &page.Refs[i]; r.ID == want.ID && r.First == want.First {
+				return Committed{Offset: off, Count: t.count(), Repeated: !t.unknown}, true, nil
+			}
+			off += queue.Offset(page.Refs[i].Count)
+		}
+		if page.Rolled < since {
+			return Committed{}, false, nil
+		}
+		edge = page.First
+	}
+	return Committed{}, false, t.log.fail(t.commit, queue.KindOutcomeUnknown, "the segment moved on too far to tell", nil)
+}
+
+func (t *try) count() int { return int(meta.CountOf(t.op.Refs)) } // #nosec G115 -- bounded by MaxBatchRecords
+
+func (l *Log) fail(c Commit, kind queue.Kind, message string, cause error) error {
+	return &queue.Error{Op: "append", Subject: string(c.Segment.ID), Kind: kind, Message: message, Err: cause}
+}
+
+func headIn(r *meta.Refused) *meta.Head {
+	if r.Current == nil {
+		return &meta.Head{}
+	}
+	h, ok := r.Current.Record.(*meta.Head)
+	if !ok {
+		return &meta.Head{}
+	}
+	return h
+}
+
+// pause waits before try n+1: exponential, with jitter so that many who were throttled together do
+// not come back together.
+func pause(ctx context.Context, n int) error {
+	d := min(backoffMin<<n, backoffMax)
+	timer := time.NewTimer(d/2 + rand.N(d/2)) // #nosec G404 -- jitter needs no secrecy
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
