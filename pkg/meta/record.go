@@ -87,7 +87,18 @@ type Topic struct {
 	Config   TopicConfig  `json:"config"`
 	Created  queue.Millis `json:"created"`
 	Modified queue.Millis `json:"modified"`
+	// DelayedUntil is set once a delayed topic's config was changed: entries put under the old
+	// config may still wait in the delayed index until then.
+	DelayedUntil queue.Millis `json:"delayed_until,omitempty"`
 }
+
+// Promotes reports whether consumers must look for due messages before they claim: the topic is
+// delayed, or was until lately.
+func (t *Topic) Promotes(now queue.Millis) bool { return t.Config.Delayed() || now < t.DelayedUntil }
+
+// EverDelayed reports whether anything may ever have been put in the topic's delayed index. The
+// backstop goes by it, so that a writer that stalled past DelayedUntil is found in the end.
+func (t *Topic) EverDelayed() bool { return t.Config.Delayed() || t.DelayedUntil != 0 }
 
 // TopicConfig is what the owner of a topic sets. Durations are nanoseconds here; the edge speaks
 // seconds.
@@ -171,6 +182,9 @@ type Subscription struct {
 	DeadLetterTopic   string               `json:"dead_letter_topic,omitempty"`
 	MaxInFlight       int                  `json:"max_in_flight"`
 	Backoff           []time.Duration      `json:"backoff,omitempty"`
+	// Start is what the subscription was created with, in a canonical text, so that the same
+	// creation again can be told from another.
+	Start string `json:"start,omitempty"`
 	// Cut is the first offset of each segment that the subscription reads; a segment that is
 	// not in it is read from its start.
 	Cut      map[queue.SegmentID]queue.Offset `json:"cut,omitempty"`
@@ -200,8 +214,12 @@ type Delayed struct {
 	Ref Ref `json:"ref"`
 	// Slots has the slot of each message, ascending.
 	Slots []queue.Slot `json:"slots"`
-	// Gone lists the messages (ascending) that were cancelled or, by an edit, moved to an entry
-	// of their own.
+	// Sizes has the length of each message's body in bytes, so that a run of the entry knows its
+	// own Ref.Bytes; nil where that is not known, and then a run takes its share of the whole.
+	Sizes []uint32 `json:"sizes,omitempty"`
+	// Gone lists the messages (ascending) that were cancelled, moved by an edit to an entry of
+	// their own, or promoted already: an entry that spans more segments than one transaction
+	// may touch is promoted in parts.
 	Gone []uint32 `json:"gone,omitempty"`
 	// Home is the id that the caller knows the message by, if the entry holds one message that
 	// an edit moved here; a Forward leads from it to this entry.
@@ -292,3 +310,14 @@ func (a *Attempt) Key() Key { return AttemptKey(a.Topic, a.Token) }
 
 // Kind implements Record.
 func (a *Attempt) Kind() Kind { return KindAttempt }
+
+// Expiring is a record that the store may remove by itself any time after ExpiresAt, and until then
+// does not (DynamoDB's TTL; other drivers sweep). Reads may still return it after that time, and ops
+// still find it. 0 means that it never expires.
+type Expiring interface {
+	Record
+	ExpiresAt() queue.Millis
+}
+
+// ExpiresAt implements Expiring.
+func (a *Attempt) ExpiresAt() queue.Millis { return a.Expires }
