@@ -57,9 +57,12 @@ type Retry struct {
 	// Alone says that an expired claim left them, so nobody said which message failed: they
 	// are claimed apart from others, in ever smaller runs.
 	Alone bool
-	// Reason is what the consumer gave at its release; at most 256 bytes.
+	// Reason is what the consumer gave at its release; at most MaxReasonBytes.
 	Reason string
 }
+
+// MaxReasonBytes bounds a retry's reason.
+const MaxReasonBytes = 256
 
 // CursorKey is where a cursor stands.
 func CursorKey(sub queue.SubscriptionID, segment queue.SegmentID) Key {

@@ -176,6 +176,32 @@ func (a Append) check(h *Head) Reason {
 	return 0
 }
 
+// validate refuses what is wrong whatever the head holds.
+func (a Append) validate() error {
+	if n := len(a.Refs); n == 0 || n > queue.MaxTailRefs-queue.RollRefs {
+		return queue.Invalid("refs", queue.MaxTailRefs-queue.RollRefs, "has %d, not 1 to %d", n, queue.MaxTailRefs-queue.RollRefs)
+	}
+	for i := range a.Refs {
+		if n := a.Refs[i].Count; n == 0 || n > queue.MaxBatchRecords {
+			return queue.Invalid("refs", queue.MaxBatchRecords, "a ref stands for %d messages, not 1 to %d", n, queue.MaxBatchRecords)
+		}
+		for j := range i {
+			if a.Refs[i].Same(&a.Refs[j]) {
+				return queue.Invalid("refs", nil, "holds one ref twice")
+			}
+		}
+	}
+	if a.Producer != nil {
+		if err := queue.ValidateToken("producer", a.Producer.ID, queue.MaxProducerIDBytes); err != nil {
+			return err
+		}
+	}
+	if a.Payload != nil {
+		return CheckKey(a.Payload.Key())
+	}
+	return nil
+}
+
 func headOf(op Op, cur *Item) (*Head, error) {
 	if cur == nil {
 		return nil, refuse(op, nil, ReasonAbsent)

@@ -90,6 +90,8 @@ type RefPage struct {
 	// First is the offset of the first message of Refs[0].
 	First queue.Offset
 	Refs  []Ref
+	// Rolled is the head's LastAppend when it was rolled: no ref of the page was appended later.
+	Rolled queue.Millis
 }
 
 // HeadPK is the partition of a segment's head and pages.

@@ -1,6 +1,7 @@
 package meta
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/spillway-mq/spillway/pkg/queue"
@@ -70,8 +71,72 @@ func (t Take) Change(cur *Item) (*Item, Result, error) {
 	}
 	n.addRetries(t.AddRetries)
 	n.finish(t.Done)
-	next := &Item{Record: n}
+	next := &Item{Record: n, Version: versionOf(cur)}
 	return next, Result{Item: *next, Before: c}, nil
+}
+
+// validate refuses a take that would lose a message or hand it out twice: what it uses up and what
+// it makes of that must be the same offsets.
+func (t Take) validate() error {
+	if t.From > t.To || t.To > queue.MaxOffset {
+		return queue.Invalid("take", nil, "[%d,%d) is no range of offsets", t.From, t.To)
+	}
+	used := []OffsetRange{{t.From, t.To}}
+	var made []OffsetRange
+	for _, c := range t.Drop {
+		used = appendParts(used, c)
+	}
+	for _, r := range t.DropRetries {
+		used = append(used, r.OffsetRange)
+	}
+	for _, c := range t.Add {
+		if len(c.Parts) == 0 || c.Attempt == 0 {
+			return queue.Invalid("take", nil, "adds a claim without messages or attempt")
+		}
+		made = appendParts(made, c)
+	}
+	for _, r := range t.AddRetries {
+		made = append(made, r.OffsetRange)
+	}
+	made = append(made, t.Done...)
+	used, ok1 := joinRanges(used)
+	made, ok2 := joinRanges(made)
+	if !ok1 || !ok2 || !slices.Equal(used, made) {
+		return queue.Invalid("take", nil, "does not account for each offset exactly once: used up %v, made %v", used, made)
+	}
+	return nil
+}
+
+func appendParts(ranges []OffsetRange, c Claim) []OffsetRange {
+	for _, p := range c.Parts {
+		ranges = append(ranges, p.OffsetRange)
+	}
+	return ranges
+}
+
+// joinRanges sorts ranges and joins neighbours; not ok if two overlap or one is backwards.
+func joinRanges(ranges []OffsetRange) (joined []OffsetRange, ok bool) {
+	ranges = slices.DeleteFunc(slices.Clone(ranges), func(r OffsetRange) bool { return r.Lo == r.Hi })
+	slices.SortFunc(ranges, func(a, b OffsetRange) int { return cmp.Compare(a.Lo, b.Lo) })
+	for _, r := range ranges {
+		n := len(joined)
+		switch {
+		case r.Lo > r.Hi || n > 0 && r.Lo < joined[n-1].Hi:
+			return nil, false
+		case n > 0 && r.Lo == joined[n-1].Hi:
+			joined[n-1].Hi = r.Hi
+		default:
+			joined = append(joined, r)
+		}
+	}
+	return joined, true
+}
+
+func versionOf(cur *Item) Version {
+	if cur == nil {
+		return 0
+	}
+	return cur.Version
 }
 
 func (t Take) start(cur *Item) (*Cursor, error) {
@@ -123,21 +188,25 @@ func (s Settle) Change(cur *Item) (*Item, Result, error) {
 	}
 	n := c.clone()
 	parts := claim.Parts
+	var done []OffsetRange
 	for _, r := range s.Done {
 		var cut []Part
 		parts, cut = cutParts(parts, r)
 		for _, p := range cut {
-			n.finish([]OffsetRange{p.OffsetRange})
+			done = append(done, p.OffsetRange)
 		}
 	}
+	n.finish(done)
+	var retries []Retry
 	for _, r := range s.Release {
 		var cut []Part
 		parts, cut = cutParts(parts, r.OffsetRange)
 		for _, p := range cut {
 			r.OffsetRange = p.OffsetRange
-			n.addRetries([]Retry{r})
+			retries = append(retries, r)
 		}
 	}
+	n.addRetries(retries)
 	for _, r := range s.Extend {
 		var cut []Part
 		parts, cut = cutParts(parts, r)
@@ -151,8 +220,21 @@ func (s Settle) Change(cur *Item) (*Item, Result, error) {
 		claim.Parts = parts
 		n.Claims[s.Claim] = claim
 	}
-	next := &Item{Record: n}
+	next := &Item{Record: n, Version: cur.Version}
 	return next, Result{Item: *next, Before: c}, nil
+}
+
+// validate refuses ranges that run backwards, and a reason that is too long to keep.
+func (s Settle) validate() error {
+	backwards := func(r OffsetRange) bool { return r.Lo > r.Hi }
+	if slices.ContainsFunc(s.Done, backwards) || slices.ContainsFunc(s.Extend, backwards) ||
+		slices.ContainsFunc(s.Release, func(r Retry) bool { return backwards(r.OffsetRange) }) {
+		return queue.Invalid("settle", nil, "has a range that runs backwards")
+	}
+	if slices.ContainsFunc(s.Release, func(r Retry) bool { return len(r.Reason) > MaxReasonBytes }) {
+		return queue.Invalid("reason", MaxReasonBytes, "is longer than %d bytes", MaxReasonBytes)
+	}
+	return nil
 }
 
 func (s Settle) holdsAll(claim Claim) bool {
