@@ -22,6 +22,10 @@ type Map struct {
 	Open []*meta.Segment
 	// Subscriptions by name.
 	Subscriptions map[string]*meta.Subscription
+	// Rule is the topic's partition_key rule, parsed; the zero Rule if it has none.
+	Rule Rule
+
+	byID map[queue.SegmentID]*meta.Segment
 }
 
 // ID is the topic's id.
@@ -35,6 +39,9 @@ func (m *Map) Route(slot queue.Slot) *meta.Segment {
 
 // Segment finds a segment by id; nil if the topic has none of that id.
 func (m *Map) Segment(id queue.SegmentID) *meta.Segment {
+	if m.byID != nil {
+		return m.byID[id]
+	}
 	i := slices.IndexFunc(m.Segments, func(s *meta.Segment) bool { return s.ID == id })
 	if i < 0 {
 		return nil

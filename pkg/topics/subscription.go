@@ -1,0 +1,290 @@
+package topics
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spillway-mq/spillway/pkg/meta"
+	"github.com/spillway-mq/spillway/pkg/queue"
+)
+
+// SubscriptionConfig is what the owner of a subscription sets. The zero value of a field takes its
+// default.
+type SubscriptionConfig struct {
+	// VisibilityTimeout is how long a claim holds, queue.MinVisibilityTimeout to
+	// queue.MaxVisibilityTimeout; 0 takes queue.DefaultVisibilityTimeout.
+	VisibilityTimeout time.Duration
+	// MaxDeliveries, 1 to queue.MaxDeliveries, is how often a message is delivered before it goes
+	// to DeadLetterTopic. Both are set, or neither.
+	MaxDeliveries   int
+	DeadLetterTopic string
+	// MaxInFlight bounds the messages in flight per segment, 1 to queue.MaxMaxInFlight; 0 takes
+	// queue.DefaultMaxInFlight.
+	MaxInFlight int
+	// Backoff are the delays after a first, second, … failure, the last one for all further
+	// ones; at most queue.MaxBackoffSteps of 0 to queue.MaxVisibilityTimeout each.
+	Backoff []time.Duration
+	// Start is where it begins to read; the zero Start is the earliest message.
+	Start Start
+}
+
+// SubscriptionPatch changes a subscription's config: nil fields stay as they are.
+type SubscriptionPatch struct {
+	VisibilityTimeout *time.Duration
+	MaxDeliveries     *int
+	DeadLetterTopic   *string
+	MaxInFlight       *int
+	Backoff           *[]time.Duration
+}
+
+// CreateSubscription makes a subscription. One of that name and the same config, the same start
+// included, is answered with created false, wherever it has come to since.
+//
+// Errors: NotFound with CodeTopicNotFound; Exists with CodeSubscriptionExists if it has another
+// config; Invalid, also where the topic has queue.MaxSubscriptions already (two calls at once may
+// each take the last place) and where the dead-letter topic does not exist.
+func (s *Service) CreateSubscription(ctx context.Context, topic, name string, cfg SubscriptionConfig) (_ *meta.Subscription, created bool, _ error) {
+	if err := queue.ValidateSubscriptionName("subscription", name); err != nil {
+		return nil, false, err
+	}
+	m, err := s.Reload(ctx, topic)
+	if err != nil {
+		return nil, false, err
+	}
+	now := s.clock.Millis()
+	sub := &meta.Subscription{
+		Topic: m.ID(), Name: name, ID: s.ids.Subscription(), Created: now, Modified: now,
+		VisibilityTimeout: cfg.VisibilityTimeout.Round(time.Millisecond),
+		MaxDeliveries:     cfg.MaxDeliveries, DeadLetterTopic: cfg.DeadLetterTopic,
+		MaxInFlight: cfg.MaxInFlight, Backoff: roundedAll(cfg.Backoff), Start: cfg.Start.text(),
+	}
+	if sub.VisibilityTimeout == 0 {
+		sub.VisibilityTimeout = queue.DefaultVisibilityTimeout
+	}
+	if sub.MaxInFlight == 0 {
+		sub.MaxInFlight = queue.DefaultMaxInFlight
+	}
+	if err := s.checkSubscription(ctx, m, sub); err != nil {
+		return nil, false, err
+	}
+	if have := m.Subscriptions[name]; have != nil {
+		return settleExisting(have, sub)
+	}
+	if len(m.Subscriptions) >= queue.MaxSubscriptions {
+		return nil, false, queue.Invalid("subscription", queue.MaxSubscriptions, "the topic has %d subscriptions already", len(m.Subscriptions))
+	}
+	if sub.Cut, err = s.cut(ctx, m, cfg.Start); err != nil {
+		return nil, false, err
+	}
+	defer s.cache.drop(topic)
+	put := s.putNew(sub)
+	err = s.putAll(ctx, []meta.Op{put})
+	if r, ok := meta.AsRefused(err); ok && r.Current != nil {
+		if have, ok := r.Current.Record.(*meta.Subscription); ok {
+			return settleExisting(have, sub)
+		}
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	return sub, true, nil
+}
+
+// settleExisting answers a creation that finds a subscription of that name.
+func settleExisting(have, want *meta.Subscription) (*meta.Subscription, bool, error) {
+	if sameSubscription(have, want) {
+		return have, false, nil
+	}
+	return nil, false, &queue.Error{
+		Op: "create subscription", Subject: want.Name, Kind: queue.KindExists, Code: queue.CodeSubscriptionExists,
+		Message: "the subscription exists with another config; PATCH changes it, seek moves it",
+	}
+}
+
+func sameSubscription(a, b *meta.Subscription) bool {
+	return a.VisibilityTimeout == b.VisibilityTimeout && a.MaxDeliveries == b.MaxDeliveries &&
+		a.DeadLetterTopic == b.DeadLetterTopic && a.MaxInFlight == b.MaxInFlight &&
+		slices.Equal(a.Backoff, b.Backoff) && a.Start == b.Start
+}
+
+// checkSubscription holds a subscription to the limits. Errors are Invalid and name the field as the
+// API does.
+func (s *Service) checkSubscription(ctx context.Context, m *Map, sub *meta.Subscription) error {
+	switch {
+	case sub.VisibilityTimeout < queue.MinVisibilityTimeout || sub.VisibilityTimeout > queue.MaxVisibilityTimeout:
+		return queue.Invalid("visibility_timeout", queue.MaxVisibilityTimeout.Seconds(), "must be %g to %g seconds",
+			queue.MinVisibilityTimeout.Seconds(), queue.MaxVisibilityTimeout.Seconds())
+	case sub.MaxInFlight < 1 || sub.MaxInFlight > queue.MaxMaxInFlight:
+		return queue.Invalid("max_in_flight", queue.MaxMaxInFlight, "must be 1 to %d", queue.MaxMaxInFlight)
+	case sub.MaxDeliveries < 0 || sub.MaxDeliveries > queue.MaxDeliveries:
+		return queue.Invalid("max_deliveries", queue.MaxDeliveries, "must be 1 to %d, or absent", queue.MaxDeliveries)
+	case len(sub.Backoff) > queue.MaxBackoffSteps:
+		return queue.Invalid("backoff", queue.MaxBackoffSteps, "has more than %d steps", queue.MaxBackoffSteps)
+	case sub.MaxDeliveries > 0 && sub.DeadLetterTopic == "":
+		return queue.Invalid("dead_letter_topic", nil, "is needed where max_deliveries is set: a message that has used up its deliveries must go somewhere")
+	case sub.MaxDeliveries == 0 && sub.DeadLetterTopic != "":
+		return queue.Invalid("max_deliveries", nil, "is needed where dead_letter_topic is set")
+	}
+	for _, d := range sub.Backoff {
+		if d < 0 || d > queue.MaxVisibilityTimeout {
+			return queue.Invalid("backoff", queue.MaxVisibilityTimeout.Seconds(), "each step must be 0 to %g seconds", queue.MaxVisibilityTimeout.Seconds())
+		}
+	}
+	if sub.DeadLetterTopic == "" {
+		return nil
+	}
+	if err := queue.ValidateTopicName("dead_letter_topic", sub.DeadLetterTopic); err != nil {
+		return err
+	}
+	dead, err := s.Open(ctx, sub.DeadLetterTopic)
+	switch {
+	case queue.Is(err, queue.KindNotFound):
+		return queue.Invalid("dead_letter_topic", nil, "no topic is named %q: create it first", sub.DeadLetterTopic)
+	case err != nil:
+		return err
+	case dead.ID() == m.ID():
+		return queue.Invalid("dead_letter_topic", nil, "is the topic itself: a message would go round for ever")
+	}
+	return nil
+}
+
+func roundedAll(steps []time.Duration) []time.Duration {
+	var out []time.Duration
+	for _, d := range steps {
+		out = append(out, d.Round(time.Millisecond))
+	}
+	return out
+}
+
+func noSubscription(op, name string) error {
+	return &queue.Error{
+		Op: op, Subject: name, Kind: queue.KindNotFound, Code: queue.CodeSubscriptionNotFound,
+		Message: "the topic has no subscription of that name",
+	}
+}
+
+// UpdateSubscription changes a subscription's config; where it has come to stays. Errors: NotFound with
+// CodeTopicNotFound or CodeSubscriptionNotFound; Invalid; Conflict if others keep changing it.
+func (s *Service) UpdateSubscription(ctx context.Context, topic, name string, patch SubscriptionPatch) (*meta.Subscription, error) {
+	return s.changeSubscription(ctx, "update subscription", topic, name, func(m *Map, sub *meta.Subscription) error {
+		set(&sub.VisibilityTimeout, rounded(patch.VisibilityTimeout))
+		set(&sub.MaxDeliveries, patch.MaxDeliveries)
+		set(&sub.DeadLetterTopic, patch.DeadLetterTopic)
+		set(&sub.MaxInFlight, patch.MaxInFlight)
+		if patch.Backoff != nil {
+			sub.Backoff = roundedAll(*patch.Backoff)
+		}
+		return s.checkSubscription(ctx, m, sub)
+	})
+}
+
+// Seek moves a subscription to start. It gets a new id, so what was claimed under the old one is
+// claimable anew and its receipts are void. Errors as UpdateSubscription.
+func (s *Service) Seek(ctx context.Context, topic, name string, start Start) (*meta.Subscription, error) {
+	m, err := s.Reload(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	if m.Subscriptions[name] == nil {
+		return nil, noSubscription("seek subscription", name)
+	}
+	cut, err := s.cut(ctx, m, start)
+	if err != nil {
+		return nil, err
+	}
+	return s.changeSubscription(ctx, "seek subscription", topic, name, func(_ *Map, sub *meta.Subscription) error {
+		sub.ID, sub.Cut = s.ids.Subscription(), cut
+		return nil
+	})
+}
+
+func (s *Service) changeSubscription(ctx context.Context, op, topic, name string, change func(*Map, *meta.Subscription) error) (*meta.Subscription, error) {
+	m, err := s.Reload(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	if err := queue.ValidateSubscriptionName("subscription", name); err != nil {
+		return nil, err
+	}
+	defer s.cache.drop(topic)
+	sub, err := swap(ctx, s, meta.SubscriptionKey(m.ID(), name), func(old *meta.Subscription) (*meta.Subscription, error) {
+		next := *old
+		next.Modified = s.clock.Millis()
+		return &next, change(m, &next)
+	})
+	if queue.Is(err, queue.KindNotFound) {
+		return nil, noSubscription(op, name)
+	}
+	return sub, err
+}
+
+// DeleteSubscription removes a subscription; its cursors become garbage, for the compactor. Errors:
+// NotFound with CodeTopicNotFound or CodeSubscriptionNotFound; the store's.
+func (s *Service) DeleteSubscription(ctx context.Context, topic, name string) error {
+	m, err := s.Reload(ctx, topic)
+	if err != nil {
+		return err
+	}
+	if err := queue.ValidateSubscriptionName("subscription", name); err != nil {
+		return err
+	}
+	defer s.cache.drop(topic)
+	op := meta.Delete{Key: meta.SubscriptionKey(m.ID(), name), If: meta.Present(), Kind: meta.KindSubscription}
+	unknown := false
+	for range maxTries {
+		_, err = s.meta.Apply(ctx, op)
+		switch {
+		case meta.IsRefused(err, meta.ReasonAbsent):
+			if unknown {
+				return nil // the try before has done it
+			}
+			return noSubscription("delete subscription", name)
+		case !queue.Is(err, queue.KindOutcomeUnknown):
+			return err
+		}
+		unknown = true
+	}
+	return err
+}
+
+// Subscription finds one past the cache. Errors: NotFound with CodeTopicNotFound or
+// CodeSubscriptionNotFound; the store's.
+func (s *Service) Subscription(ctx context.Context, topic, name string) (*meta.Subscription, error) {
+	m, err := s.Reload(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	sub := m.Subscriptions[name]
+	if sub == nil {
+		return nil, noSubscription("find subscription", name)
+	}
+	return sub, nil
+}
+
+// ListSubscriptions gives a topic's subscriptions by name, limit (1 to queue.MaxPageSize) at most. A
+// further page starts with the cursor that it answers; "" means that there is none.
+func (s *Service) ListSubscriptions(ctx context.Context, topic, cursor string, limit int) ([]*meta.Subscription, string, error) {
+	if limit < 1 || limit > queue.MaxPageSize {
+		return nil, "", queue.Invalid("limit", queue.MaxPageSize, "must be 1 to %d", queue.MaxPageSize)
+	}
+	if cursor != "" && queue.ValidateSubscriptionName("cursor", cursor) != nil {
+		return nil, "", queue.Invalid("cursor", nil, "is not one that a listing gave")
+	}
+	m, err := s.Reload(ctx, topic)
+	if err != nil {
+		return nil, "", err
+	}
+	var out []*meta.Subscription
+	for _, sub := range m.Subscriptions {
+		if sub.Name > cursor {
+			out = append(out, sub)
+		}
+	}
+	slices.SortFunc(out, func(a, b *meta.Subscription) int { return strings.Compare(a.Name, b.Name) })
+	if len(out) > limit {
+		return out[:limit], out[limit-1].Name, nil
+	}
+	return out, "", nil
+}
