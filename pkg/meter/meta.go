@@ -29,7 +29,7 @@ func (s *metaStore) Get(ctx context.Context, key meta.Key) (meta.Item, error) {
 	name := "get"
 	if err == nil && item.Record != nil {
 		name = "get " + item.Record.Kind().String()
-		s.m.sizes.see(key, item.Size)
+		s.m.sizes.see(hashKey(key), item.Size)
 	}
 	s.read(name, item.Size, err)
 	return item, err
@@ -45,7 +45,7 @@ func (s *metaStore) Query(ctx context.Context, q meta.Range) (meta.Page, error) 
 		if item.Record == nil {
 			continue
 		}
-		s.m.sizes.see(item.Record.Key(), item.Size)
+		s.m.sizes.see(hashKey(item.Record.Key()), item.Size)
 		if i == 0 {
 			name = "query " + item.Record.Kind().String()
 		}
@@ -108,7 +108,7 @@ type outcome struct {
 }
 
 func (s *metaStore) write(row *counters, op meta.Op, out outcome) {
-	key := op.Target()
+	key := hashKey(op.Target())
 	before, after := s.m.sizes.last(key), out.res.Item.Size
 	if out.refused != nil {
 		row.refusals.Add(1)

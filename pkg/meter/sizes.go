@@ -1,6 +1,7 @@
 package meter
 
 import (
+	"math/bits"
 	"sync/atomic"
 
 	"github.com/spillway-mq/spillway/pkg/meta"
@@ -16,17 +17,16 @@ const (
 
 // sizes remembers the last seen size of records: a direct-mapped table whose slots hold 40 bits of
 // the key's hash and 24 of the size. Two keys of one slot evict each other, which costs precision and
-// nothing else. The hash is fixed, not seeded, so that equal runs give equal counts.
+// nothing else.
 type sizes [sizeSlots]atomic.Uint64
 
-func (s *sizes) see(key meta.Key, size int) {
-	h := hashKey(key)
+// see notes the size of the record whose key has the hash h.
+func (s *sizes) see(h uint64, size int) {
 	s[h%sizeSlots].Store(h&^sizeMask | uint64(min(max(size, 0), sizeMask))) // #nosec G115 -- clamped
 }
 
-// last is the size that key was last seen with; 0 if none is remembered.
-func (s *sizes) last(key meta.Key) int {
-	h := hashKey(key)
+// last is the size that the record was last seen with; 0 if none is remembered.
+func (s *sizes) last(h uint64) int {
 	v := s[h%sizeSlots].Load()
 	if v&^sizeMask != h&^sizeMask {
 		return 0
@@ -34,18 +34,35 @@ func (s *sizes) last(key meta.Key) int {
 	return int(v & sizeMask) // #nosec G115 -- 24 bits
 }
 
-// hashKey is 64-bit FNV-1a with a finalizer, as in queue.SlotOf: FNV leaves upper bits badly mixed.
+// hashKey hashes by eight bytes at a time, for speed, and without a random seed, so that equal runs
+// give equal counts: hash/maphash does not offer that.
 func hashKey(key meta.Key) uint64 {
-	const prime = 1099511628211
-	h := uint64(14695981039346656037)
-	for i := range len(key.PK) {
-		h = (h ^ uint64(key.PK[i])) * prime
+	h := fold(uint64(len(key.PK)), key.PK)
+	return fold(h, key.SK)
+}
+
+// fold mixes s into h. Each round multiplies to 128 bits and folds the halves, by the constants of
+// wyhash (https://github.com/wangyi-fudan/wyhash, public domain).
+func fold(h uint64, s string) uint64 {
+	const k0, k1 = 0xa0761d6478bd642f, 0xe7037ed1a0b428db
+	for len(s) >= 8 {
+		h = mix(h^word(s[:8]), k0)
+		s = s[8:]
 	}
-	h *= prime // the NUL between the parts
-	for i := range len(key.SK) {
-		h = (h ^ uint64(key.SK[i])) * prime
+	var rest uint64
+	for i := range len(s) {
+		rest = rest<<8 | uint64(s[i])
 	}
-	h ^= h >> 33
-	h *= 0xff51afd7ed558ccd
-	return h ^ h>>33
+	return mix(h^rest, k1^uint64(len(s)))
+}
+
+func word(s string) uint64 {
+	_ = s[7] // one bounds check for all
+	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+}
+
+func mix(a, b uint64) uint64 {
+	hi, lo := bits.Mul64(a, b)
+	return hi ^ lo
 }
