@@ -141,6 +141,10 @@ func appendDelayed(dst []byte, d *Delayed) []byte {
 		dst = putInt(dst, int64(s)-int64(slot))
 		slot = s
 	}
+	dst = putUint(dst, uint64(len(d.Sizes)))
+	for _, n := range d.Sizes {
+		dst = putUint(dst, uint64(n))
+	}
 	dst = putUint(dst, uint64(len(d.Gone)))
 	var gone uint32
 	for _, g := range d.Gone {
@@ -169,6 +173,12 @@ func decodeDelayed(key Key, body []byte) (Record, error) {
 		for i := range d.Slots {
 			slot = r.step(slot, math.MaxUint16)
 			d.Slots[i] = queue.Slot(slot) // #nosec G115 -- bounded
+		}
+	}
+	if n := r.count(1); n > 0 {
+		d.Sizes = make([]uint32, n)
+		for i := range d.Sizes {
+			d.Sizes[i] = uint32(r.uintTo(math.MaxUint32)) // #nosec G115 -- bounded
 		}
 	}
 	if n := r.count(1); n > 0 {
