@@ -292,8 +292,9 @@ type Attempt struct {
 	Created queue.Millis `json:"created"`
 	// Deadline is when the try that holds the record is void at the latest.
 	Deadline queue.Millis `json:"deadline"`
-	// Delayed says that the call's delayed entries were put: set in the transaction that does so.
-	Delayed bool `json:"delayed,omitempty"`
+	// Delayed is the answer for the call's delayed messages: set in the transaction that puts
+	// their entries.
+	Delayed []byte `json:"delayed,omitempty"`
 	// Answer is the call's answer once it has one.
 	Answer []byte `json:"answer,omitempty"`
 	// Expires is when the record may be forgotten.

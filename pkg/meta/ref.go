@@ -19,8 +19,8 @@ const (
 	RefPayload RefKind = 2
 )
 
-// RefID makes a ref unique: the batch's nonce for a batch, random bytes for a payload. With First it
-// identifies an append among all of a segment.
+// RefID identifies the call that appended a ref and the ref's place in it: random bytes, drawn by the
+// server. With First it identifies an append among all of a segment.
 type RefID [16]byte
 
 // Ref says where the bytes of messages are, and what a reader must know before fetching them.
@@ -40,7 +40,8 @@ type Ref struct {
 	// Prefix is the length of the batch's header, index and block table, so that a run can be
 	// fetched by two ranges; 0 for a payload.
 	Prefix uint32 `json:"prefix,omitempty"`
-	// CRC is a payload's CRC32C, if HasCRC; a batch carries its own.
+	// CRC, if HasCRC, is a payload's CRC32C, or a batch's header checksum, which covers the index and
+	// through it every body.
 	CRC    uint32 `json:"crc,omitempty"`
 	HasCRC bool   `json:"has_crc,omitempty"`
 	// Created is the commit time by the server's clock; a record's own times count from it.

@@ -211,3 +211,8 @@ func ParseReceipt(s string) (Receipt, error) {
 	r.Lo, r.Hi = Offset(lo), Offset(lo+count)
 	return r, nil
 }
+
+// EntryIDOf derives an EntryID from 16 bytes: the same bytes give the same id.
+func EntryIDOf(b [16]byte) EntryID {
+	return EntryID(idEncoding.EncodeToString(b[len(b)-idBytes:]))
+}

@@ -55,10 +55,14 @@ func (l *Log) Index(ctx context.Context, ref *meta.Ref) (*batch.Index, []byte, e
 		return nil, nil, err
 	}
 	idx, err := batch.OpenIndex(prefix)
-	if err == nil {
-		l.cache.putBytes(key, prefix)
+	if err != nil {
+		return nil, nil, err
 	}
-	return idx, prefix, err
+	if ref.HasCRC && idx.Header().CRC != ref.CRC {
+		return nil, nil, corrupt(ref, "another batch lies where the ref points")
+	}
+	l.cache.putBytes(key, prefix)
+	return idx, prefix, nil
 }
 
 func (l *Log) whole(ctx context.Context, ref *meta.Ref) ([]byte, error) {
@@ -103,7 +107,7 @@ func verify(ref *meta.Ref, data []byte) error {
 	if err != nil {
 		return err
 	}
-	if h.Len() != int64(len(data)) || meta.RefID(h.Nonce) != ref.ID {
+	if h.Len() != int64(len(data)) || ref.HasCRC && h.CRC != ref.CRC {
 		return corrupt(ref, "another batch lies where the ref points")
 	}
 	return nil
