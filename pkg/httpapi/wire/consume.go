@@ -52,6 +52,8 @@ type Message struct {
 	// ExpiresAt is absent if the message does not expire.
 	ExpiresAt      Time `json:"expires_at,omitzero"`
 	ClaimExpiresAt Time `json:"claim_expires_at,omitzero"`
+	// Error is set in place of a body whose bytes cannot be read; the messages around it are whole.
+	Error *Error `json:"error,omitempty"`
 }
 
 // Reference lets its holder read one body, or the batch that holds it, without credentials.

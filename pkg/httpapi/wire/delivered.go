@@ -28,6 +28,9 @@ type Delivered struct {
 	Created, Visible, Expires, ClaimExpires queue.Millis
 	// Record is the message's number in the batch that Payload or Reference is; 0 for a payload.
 	Record int
+	// BodyPos is where the body starts in the batch's bytes, or 0 in a payload; -1 if it is
+	// compressed and has no bytes of its own.
+	BodyPos int64
 	// BodyLen is the body's length in bytes before compression, BodyCRC its CRC32C if HasCRC.
 	BodyLen int64
 	BodyCRC uint32
@@ -99,9 +102,9 @@ func (f *Frame) indexed(yield func(Delivered, error) bool) {
 		yield(Delivered{}, err)
 		return
 	}
-	over := f.Headers.Map()
+	over, h := f.Headers.Map(), index.Header()
 	for i, e := range index.EntriesOf(int(f.First), f.Count) {
-		if !yield(f.recordMessage(i, &e, over), nil) {
+		if !yield(f.recordMessage(i, &e, over, h), nil) {
 			return
 		}
 	}
@@ -119,12 +122,12 @@ func (f *Frame) inline(yield func(Delivered, error) bool) {
 		yield(Delivered{}, err)
 		return
 	}
-	over := f.Headers.Map()
+	over, h := f.Headers.Map(), r.Index().Header()
 	// With CodecZstd a body lies in a buffer that the next block overwrites.
-	volatile := r.Index().Header().Codec != batch.CodecNone
+	volatile := h.Codec != batch.CodecNone
 	var rec batch.Record
 	for i, e := range r.Index().EntriesOf(int(f.First), f.Count) {
-		d := f.recordMessage(i, &e, over)
+		d := f.recordMessage(i, &e, over, h)
 		err := f.read(r, i, &rec)
 		if err == nil {
 			if d.Body = rec.Body; volatile {
@@ -150,13 +153,16 @@ func (f *Frame) read(r *batch.Reader, i int, rec *batch.Record) error {
 	return err
 }
 
-func (f *Frame) recordMessage(i int, e *batch.Entry, over map[string]string) Delivered {
+func (f *Frame) recordMessage(i int, e *batch.Entry, over map[string]string, h batch.Header) Delivered {
 	d := f.message(i - int(f.First))
 	d.Slot, d.Key, d.Headers, d.DedupID = e.Slot, e.Key, e.Headers, e.DedupID
 	if len(over) > 0 {
 		d.Headers = e.Headers.Merge(over)
 	}
 	d.Record, d.BodyLen, d.BodyCRC, d.HasCRC = i, e.BodyLen, e.BodyCRC, true
+	if d.BodyPos = int64(h.PrefixLen()) + e.BodyPos; h.Codec != batch.CodecNone {
+		d.BodyPos = -1
+	}
 	d.Created = f.Created.Add(e.CreatedDelta)
 	if f.Visible == 0 {
 		d.Visible = d.Created

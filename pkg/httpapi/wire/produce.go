@@ -13,7 +13,7 @@ type ProduceRequest struct {
 type Producer struct {
 	// ID is 1 to queue.MaxProducerIDBytes bytes.
 	ID string `json:"id"`
-	// Sequence is 0 to 2^63-1.
+	// Sequence is 1 to 2^53-1; numbers may be left out.
 	Sequence *uint64 `json:"sequence"`
 }
 
@@ -32,13 +32,13 @@ type MessageIn struct {
 	DedupID string   `json:"dedup_id,omitempty"`
 }
 
-// ProduceAnswer has one result for each message, in order.
+// ProduceAnswer has one result for each message, in order. An accepted reference of format "batch" is
+// as many messages as the batch has records; one that was refused is one.
 type ProduceAnswer struct {
 	Results []ProduceResult `json:"results"`
 }
 
-// ProduceResult answers for one message: an ID, a DelayedID, or an Error. For a reference of format
-// "batch" it has Count and Runs in place of an id.
+// ProduceResult answers for one message: an ID, a DelayedID, or an Error.
 type ProduceResult struct {
 	ID        string   `json:"id,omitempty"`
 	DelayedID string   `json:"delayed_id,omitempty"`
@@ -46,10 +46,7 @@ type ProduceResult struct {
 	VisibleAt Time     `json:"visible_at,omitzero"`
 	ExpiresAt Time     `json:"expires_at,omitzero"`
 	Warnings  []string `json:"warnings,omitempty"`
-	// Count is the number of messages of a batch file, Runs says what became of them.
-	Count int    `json:"count,omitempty"`
-	Runs  []Run  `json:"runs,omitempty"`
-	Error *Error `json:"error,omitempty"`
+	Error     *Error   `json:"error,omitempty"`
 }
 
 // RunsAnswer answers a POST of an encoded batch, in JSON.

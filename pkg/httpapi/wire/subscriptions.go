@@ -14,7 +14,7 @@ type SubscriptionConfig struct {
 	Ordering *string `json:"ordering,omitempty"`
 	// VisibilityTimeout is queue.MinVisibilityTimeout to queue.MaxVisibilityTimeout, in seconds.
 	VisibilityTimeout *float64 `json:"visibility_timeout,omitempty"`
-	// MaxDeliveries is 0 (no limit) to queue.MaxDeliveries.
+	// MaxDeliveries is 1 to queue.MaxDeliveries, with DeadLetterTopic; or 0, no limit, without.
 	MaxDeliveries   *int    `json:"max_deliveries,omitempty"`
 	DeadLetterTopic *string `json:"dead_letter_topic,omitempty"`
 	// MaxInFlight is 1 to queue.MaxMaxInFlight, per segment.
@@ -22,7 +22,7 @@ type SubscriptionConfig struct {
 	// Backoff is the delay after the first, second, … failed delivery, in seconds; the last
 	// counts for all further ones. At most queue.MaxBackoffSteps.
 	Backoff *[]float64 `json:"backoff,omitempty"`
-	// Start is a PUT's only: where a new subscription begins; "latest" unless given.
+	// Start is a PUT's only: where a new subscription begins; "earliest" unless given.
 	Start *Position `json:"start,omitempty"`
 }
 

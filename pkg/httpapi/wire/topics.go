@@ -2,8 +2,8 @@ package wire
 
 import "github.com/spillway-mq/spillway/pkg/queue"
 
-// TopicConfig is the body of PUT and PATCH of a topic, and "config" of its status. In a PUT an absent
-// field takes its default; in a PATCH it stays as it is. Retention, DedupWindow, Compaction and parts
+// TopicConfig is the body of PUT of a topic, where an absent field takes its default, and "config" of
+// its status, whose every field is set. Retention, DedupWindow, Compaction and parts
 // of Scaling are named by the contract but not available in this version: the server refuses any value
 // but the one that means "off".
 type TopicConfig struct {
@@ -18,8 +18,24 @@ type TopicConfig struct {
 	// PartitionKey is "$.path" into a JSON body, "header:name", or empty.
 	PartitionKey *string  `json:"partition_key,omitempty"`
 	Scaling      *Scaling `json:"scaling,omitempty"`
-	// Attributes replace all attributes of the topic.
+	// Attributes are the owner's own.
 	Attributes map[string]string `json:"attributes,omitempty"`
+
+	Retention   *Retention `json:"retention,omitempty"`
+	DedupWindow *float64   `json:"dedup_window,omitempty"`
+	Compaction  *string    `json:"compaction,omitempty"`
+}
+
+// TopicPatch is the body of PATCH of a topic: as TopicConfig, but an absent field stays as it is, and
+// attributes are set one by one; null removes one.
+type TopicPatch struct {
+	DefaultDelay    *float64           `json:"default_delay,omitempty"`
+	MaxDelay        *float64           `json:"max_delay,omitempty"`
+	DefaultTTL      *float64           `json:"default_ttl,omitempty"`
+	MaxMessageBytes *int64             `json:"max_message_bytes,omitempty"`
+	PartitionKey    *string            `json:"partition_key,omitempty"`
+	Scaling         *Scaling           `json:"scaling,omitempty"`
+	Attributes      map[string]*string `json:"attributes,omitempty"`
 
 	Retention   *Retention `json:"retention,omitempty"`
 	DedupWindow *float64   `json:"dedup_window,omitempty"`
@@ -46,16 +62,16 @@ type Retention struct {
 	Bytes *int64   `json:"bytes,omitempty"`
 }
 
-// Topic is the status of a topic. Segments and Messages are absent in a listing.
+// Topic is the status of a topic.
 type Topic struct {
-	Name       string         `json:"name"`
-	ID         queue.TopicID  `json:"id"`
-	State      string         `json:"state"` // open, sealed, deleting
-	CreatedAt  Time           `json:"created_at"`
-	ModifiedAt Time           `json:"modified_at"`
-	Config     TopicConfig    `json:"config"`
-	Segments   *SegmentCounts `json:"segments,omitempty"`
-	Messages   *MessageCounts `json:"messages,omitempty"`
+	Name       string        `json:"name"`
+	ID         queue.TopicID `json:"id"`
+	State      string        `json:"state"` // open, sealed, deleting
+	CreatedAt  Time          `json:"created_at"`
+	ModifiedAt Time          `json:"modified_at"`
+	Config     TopicConfig   `json:"config"`
+	Segments   SegmentCounts `json:"segments"`
+	Messages   MessageCounts `json:"messages"`
 }
 
 // SegmentCounts counts a topic's segments.
@@ -65,17 +81,24 @@ type SegmentCounts struct {
 }
 
 // MessageCounts counts a topic's messages: Ready are in segments, whether consumed or not, Delayed
-// wait in the delayed index. Bytes are of the bodies of the ready ones.
+// wait in the delayed index. Bytes is the length of all bodies ever appended to segments.
 type MessageCounts struct {
 	Ready   uint64 `json:"ready"`
 	Delayed uint64 `json:"delayed"`
 	Bytes   uint64 `json:"bytes"`
 }
 
+// TopicEntry is one line of a listing.
+type TopicEntry struct {
+	Name      string        `json:"name"`
+	ID        queue.TopicID `json:"id"`
+	CreatedAt Time          `json:"created_at"`
+}
+
 // TopicList is a page of topics, by name.
 type TopicList struct {
-	Topics     []Topic `json:"topics"`
-	NextCursor string  `json:"next_cursor,omitempty"`
+	Topics     []TopicEntry `json:"topics"`
+	NextCursor string       `json:"next_cursor,omitempty"`
 }
 
 // Segment is one segment of a topic.
@@ -83,13 +106,12 @@ type Segment struct {
 	ID    queue.SegmentID `json:"id"`
 	Range queue.SlotRange `json:"range"`
 	State string          `json:"state"` // open, sealed
-	Epoch queue.Epoch     `json:"epoch"`
 	// FirstOffset is the oldest message's, NextOffset the next message's.
-	FirstOffset  queue.Offset      `json:"first_offset"`
-	NextOffset   queue.Offset      `json:"next_offset"`
+	FirstOffset queue.Offset `json:"first_offset"`
+	NextOffset  queue.Offset `json:"next_offset"`
+	// Bytes is the length of all bodies ever appended.
 	Bytes        uint64            `json:"bytes"`
 	CreatedAt    Time              `json:"created_at"`
-	SealedAt     Time              `json:"sealed_at,omitzero"`
 	Predecessors []queue.SegmentID `json:"predecessors"`
 	Successors   []queue.SegmentID `json:"successors"`
 }
