@@ -1,0 +1,247 @@
+package produce
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"errors"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/spillway-mq/spillway/pkg/blob"
+	"github.com/spillway-mq/spillway/pkg/meta"
+	"github.com/spillway-mq/spillway/pkg/queue"
+	"github.com/spillway-mq/spillway/pkg/segment"
+)
+
+const (
+	// maxParallel bounds the head updates of one call that are under way at once.
+	maxParallel = 16
+	// maxRoutes bounds how often a call follows changes of the segment map.
+	maxRoutes = 5
+	// refsPerCommit is how many refs one head update takes at most: what fits beside a tail
+	// that is about to be rolled.
+	refsPerCommit = queue.MaxTailRefs - queue.RollRefs
+)
+
+// share is what of a call goes to one segment by one head update.
+type share struct {
+	segment *meta.Segment
+	parts   []part
+	// number tells the shares of one segment apart.
+	number int
+}
+
+// putObject makes the call's bytes durable: in the blob store, or, for a small call, as a payload
+// record. A payload that goes to one segment only waits for that head update (commit) and costs no
+// write of its own time.
+func (c *call) putObject(ctx context.Context, now, later []part) error {
+	own := func(p part) bool { return p.unit.own }
+	if !slices.ContainsFunc(now, own) && !slices.ContainsFunc(later, own) {
+		return nil
+	}
+	if len(c.object) > queue.InlinePayloadBytes {
+		key, err := c.Blob.Create(ctx, blob.PrefixBatches, c.object)
+		if err != nil {
+			return err
+		}
+		c.place(key, false)
+		return nil
+	}
+	id := hex.EncodeToString(c.nonce[:])
+	if c.again {
+		// The first try's payload may be there with other bytes around the same messages.
+		id = hex.EncodeToString(nonceBytes(c.IDs.Nonce()))
+	}
+	c.payload = &meta.Payload{ID: id, Data: c.object}
+	c.place(id, true)
+	if len(later) == 0 && len(c.shares(now)) == 1 {
+		return nil
+	}
+	put := meta.Put{Record: c.payload, If: meta.Absent(), Version: meta.NewVersion(c.IDs)}
+	_, err := c.Meta.Apply(ctx, put)
+	if queue.Is(err, queue.KindOutcomeUnknown) {
+		// The id is random, so a record under it is ours.
+		_, err = c.Meta.Apply(ctx, put)
+	}
+	if err != nil && !meta.IsRefused(err, meta.ReasonExists) {
+		return err
+	}
+	c.payload = nil
+	return nil
+}
+
+func nonceBytes(n [16]byte) []byte { return n[:] }
+
+func (c *call) place(object string, inline bool) {
+	for _, u := range c.units {
+		if u.own {
+			u.ref.Object, u.ref.Inline = object, inline
+		}
+	}
+}
+
+// shares routes parts to the segments that own their slots now, in order of segment range.
+func (c *call) shares(parts []part) []share {
+	bySegment := make(map[queue.SegmentID]*share)
+	var order []*share
+	add := func(seg *meta.Segment, p part) {
+		sh := bySegment[seg.ID]
+		if sh == nil || len(sh.parts) == refsPerCommit {
+			next := &share{segment: seg}
+			if sh != nil {
+				next.number = sh.number + 1
+			}
+			sh = next
+			bySegment[seg.ID] = sh
+			order = append(order, sh)
+		}
+		sh.parts = append(sh.parts, p)
+	}
+	for _, p := range parts {
+		recs := p.records()
+		for i := 0; i < len(recs); {
+			seg := c.topic.Route(recs[i].slot)
+			j := i + 1
+			for j < len(recs) && seg.Range.Contains(recs[j].slot) {
+				j++
+			}
+			add(seg, part{p.unit, p.first + i, j - i})
+			i = j
+		}
+	}
+	slices.SortStableFunc(order, func(a, b *share) int { return cmp.Compare(a.segment.Range.Lo, b.segment.Range.Lo) })
+	out := make([]share, len(order))
+	for i, sh := range order {
+		out[i] = *sh
+	}
+	return out
+}
+
+// commit appends parts to their segments, several at once. What meets a changed segment map is routed
+// anew. Failures go into the results of the messages that they concern.
+func (c *call) commit(ctx context.Context, parts []part) {
+	for range maxRoutes {
+		shares := c.shares(parts)
+		moved := c.commitShares(ctx, shares)
+		if len(moved) == 0 {
+			return
+		}
+		m, err := c.Topics.Reload(ctx, c.topic.Name)
+		if err == nil && m.ID() != c.topic.ID() {
+			err = &queue.Error{Op: "produce", Subject: c.topic.Name, Kind: queue.KindNotFound, Code: queue.CodeTopicNotFound, Message: "the topic was replaced"}
+		}
+		if err == nil && m.Topic.State != meta.TopicOpen {
+			err = &queue.Error{Op: "produce", Subject: c.topic.Name, Kind: queue.KindSealed, Code: queue.CodeTopicSealed}
+		}
+		if err != nil {
+			c.refuse(moved, err)
+			return
+		}
+		c.topic, parts = m, moved
+	}
+	c.refuse(parts, &queue.Error{Op: "produce", Subject: c.topic.Name, Kind: queue.KindThrottled, Message: "the topic's segments change faster than the call can follow"})
+}
+
+// commitShares appends each share and gives back the parts whose segment is no longer open.
+func (c *call) commitShares(ctx context.Context, shares []share) (moved []part) {
+	if len(shares) == 1 {
+		return c.commitShare(ctx, shares[0])
+	}
+	var mu sync.Mutex // guards moved
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, maxParallel)
+	for _, sh := range inOrder(shares) {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			for _, one := range sh {
+				if m := c.commitShare(ctx, one); len(m) > 0 {
+					mu.Lock()
+					moved = append(moved, m...)
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return moved
+}
+
+// inOrder groups shares by segment: those of one segment must follow each other, since the messages
+// of one key do.
+func inOrder(shares []share) [][]share {
+	var out [][]share
+	for _, sh := range shares {
+		if n := len(out); n > 0 && out[n-1][0].segment.ID == sh.segment.ID {
+			out[n-1] = append(out[n-1], sh)
+			continue
+		}
+		out = append(out, []share{sh})
+	}
+	return out
+}
+
+func (c *call) commitShare(ctx context.Context, sh share) (moved []part) {
+	commit := segment.Commit{
+		Segment: sh.segment, At: c.created, Deadline: c.deadline, Payload: c.payload, Again: c.again,
+		Refs: make([]meta.Ref, len(sh.parts)), Producer: c.sequence(sh.number),
+	}
+	want := 0
+	for i, p := range sh.parts {
+		commit.Refs[i] = p.ref()
+		want += p.count
+		for _, rec := range p.records() {
+			commit.Buckets[sh.segment.Range.LoadBucket(rec.slot)]++
+		}
+	}
+	done, err := c.Log.Append(ctx, commit)
+	if err == nil && done.Count != want {
+		err = &queue.Error{
+			Op: "produce", Subject: c.topic.Name, Kind: queue.KindConflict, Code: queue.CodeSequenceOutOfOrder,
+			Field: "producer.sequence", Message: "the sequence was used for other messages before",
+		}
+	}
+	switch queue.KindOf(err) {
+	case queue.KindSealed, queue.KindFenced, queue.KindNotFound:
+		if err != nil {
+			return sh.parts
+		}
+	}
+	if err != nil {
+		c.refuse(sh.parts, err)
+		return nil
+	}
+	off := done.Offset
+	for _, p := range sh.parts {
+		for _, rec := range p.records() {
+			c.results[rec.pos].id = queue.MessageID{Segment: sh.segment.ID, Offset: off}
+			off++
+		}
+	}
+	return nil
+}
+
+// sequence is the producer's for the n-th share of one segment; shares have names of their own, as a
+// head remembers one sequence per name.
+func (c *call) sequence(n int) *meta.Sequence {
+	if c.guard == nil || c.guard.producer == "" {
+		return nil
+	}
+	id := c.guard.producer
+	if n > 0 {
+		id += "/" + strconv.Itoa(n)
+	}
+	return &meta.Sequence{ID: id, Number: c.guard.sequence}
+}
+
+func (c *call) refuse(parts []part, err error) {
+	for _, p := range parts {
+		for _, rec := range p.records() {
+			c.results[rec.pos].err = err
+		}
+	}
+}
+
+func asError(err error, e **queue.Error) bool { return errors.As(err, e) }
