@@ -350,3 +350,30 @@ func TestData(t *testing.T) {
 		}
 	}
 }
+
+// TestLateRoll: a writer stalls before its roll; others roll, and a compactor replaces the page and
+// removes it. The stalled roll must not bring the old page back (docs/decisions/0002).
+func TestLateRoll(t *testing.T) {
+	w := newWorld(t)
+	for i := range queue.RollRefs - 1 {
+		if _, err := w.clean.Append(t.Context(), w.commit(byte(i), 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	plan := fault.Script(fault.Options{}, fault.Rule{Op: "put page", Nth: 1, Fault: fault.Late})
+	stalled := w.log(fault.Meta(w.meta, plan), w.blob)
+	if _, err := stalled.Append(t.Context(), w.commit(100, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.clean.Append(t.Context(), w.commit(101, 1)); err != nil {
+		t.Fatal(err)
+	}
+	key := meta.PageKey(segID, 0)
+	if _, err := w.meta.Apply(t.Context(), meta.Delete{Key: key, If: meta.Present(), Kind: meta.KindPage}); err != nil {
+		t.Fatal("the others have rolled, so the page is there: ", err)
+	}
+	plan.Release()
+	if _, err := w.meta.Get(t.Context(), key); !queue.Is(err, queue.KindNotFound) {
+		t.Errorf("the late roll brought the page back: %v", err)
+	}
+}
