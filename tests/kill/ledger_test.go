@@ -1,0 +1,151 @@
+package kill
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/spillway-mq/spillway/pkg/httpapi/wire"
+)
+
+// ledger is the record kept outside the server: what was sent, what was acknowledged, who held what
+// when. Bodies are unique, so a body names a message whatever its id. Safe for concurrent use.
+type ledger struct {
+	mu sync.Mutex // guards all below
+	// sent has every body ever sent.
+	sent map[string]*sentMessage
+	// bodies is the body that each id has been seen with.
+	bodies map[string]string
+	// holds is the last claim of each message by each subscription.
+	holds map[string]hold
+	// acked is when the ack of a message was confirmed, by subscription.
+	acked      map[string]time.Time
+	violations []string
+}
+
+type sentMessage struct {
+	topic string
+	// exact: the call is repeated until it succeeds and guarded, so the message is there exactly
+	// once. Otherwise a call whose answer was lost may have worked or not.
+	exact        bool
+	acknowledged bool
+	id           string
+	visible      time.Time
+}
+
+type hold struct {
+	granted, until time.Time
+}
+
+func newLedger() *ledger {
+	return &ledger{
+		sent: make(map[string]*sentMessage), bodies: make(map[string]string),
+		holds: make(map[string]hold), acked: make(map[string]time.Time),
+	}
+}
+
+func (l *ledger) violate(format string, args ...any) {
+	const enough = 50
+	if len(l.violations) < enough {
+		l.violations = append(l.violations, fmt.Sprintf(format, args...))
+	}
+}
+
+// send notes bodies before they are sent.
+func (l *ledger) send(topic string, exact bool, bodies []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, b := range bodies {
+		l.sent[b] = &sentMessage{topic: topic, exact: exact}
+	}
+}
+
+// acknowledge notes the server's answer for bodies.
+func (l *ledger) acknowledge(bodies []string, results []wire.ProduceResult) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(results) != len(bodies) {
+		l.violate("%d results for %d messages", len(results), len(bodies))
+		return nil
+	}
+	var err error
+	for i, r := range results {
+		if r.Error != nil {
+			err = fmt.Errorf("message %q: %s: %s", bodies[i], r.Error.Code, r.Error.Message)
+			continue
+		}
+		m := l.sent[bodies[i]]
+		m.acknowledged, m.id, m.visible = true, r.ID, r.VisibleAt.Millis().Time()
+		if r.ID != "" {
+			l.identify(r.ID, bodies[i])
+		}
+	}
+	return err
+}
+
+// identify holds an id against what it was seen with before: invariant 2.
+func (l *ledger) identify(id, body string) {
+	if was, ok := l.bodies[id]; ok && was != body {
+		l.violate("invariant 2: id %s was %q and is %q", id, was, body)
+	}
+	l.bodies[id] = body
+}
+
+// deliver judges a claimed message. asked and answered are the times around the claim call, between
+// which the server granted it.
+func (l *ledger) deliver(sub string, m *wire.Message, asked, answered time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	body := ""
+	if m.Body != nil {
+		body = *m.Body
+	}
+	sent, ok := l.sent[body]
+	if !ok {
+		l.violate("invariant 1: %s delivers %s with a body that nobody sent: %q", sub, m.ID, body)
+		return
+	}
+	l.identify(m.ID, body)
+	key := sub + " " + m.ID
+	if at, ok := l.acked[key]; ok && at.Before(asked) {
+		l.violate("invariant 7: %s delivers %s again, which was acked %v before", sub, m.ID, asked.Sub(at))
+	}
+	if h, ok := l.holds[key]; ok && h.granted.Before(asked) && h.until.After(answered) {
+		l.violate("invariant 6: %s delivers %s while a claim holds it for another %v", sub, m.ID, h.until.Sub(answered))
+	}
+	if v := m.VisibleAt.Millis().Time(); answered.Before(v) || !sent.visible.IsZero() && answered.Before(sent.visible) {
+		l.violate("invariant 6: %s delivers %s before its visible time", sub, m.ID)
+	}
+	l.holds[key] = hold{answered, m.ClaimExpiresAt.Millis().Time()}
+}
+
+// settle notes that a consumer gives its hold up; it is called before the server is asked to.
+func (l *ledger) settle(sub, id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.holds, sub+" "+id)
+}
+
+// ack notes a confirmed ack.
+func (l *ledger) ack(sub, id string, at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.acked[sub+" "+id] = at
+}
+
+func (l *ledger) report() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]string(nil), l.violations...)
+}
+
+func (l *ledger) counts() (sent, acknowledged, acks int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, m := range l.sent {
+		if m.acknowledged {
+			acknowledged++
+		}
+	}
+	return len(l.sent), acknowledged, len(l.acked)
+}
