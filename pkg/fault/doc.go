@@ -10,7 +10,7 @@
 // scenario once for each step and fault:
 //
 //	fault.EachStep(t, func(t *testing.T, plan *fault.Plan) {
-//		records := memmeta.New()
+//		records := memmeta.New(t)
 //		first := open(fault.Meta(records, plan))
 //		err := first.Append(ctx, batch) // may fail, at any step, in any way
 //		second := open(records)         // the next process: it works on the bare store

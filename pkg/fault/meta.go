@@ -13,7 +13,8 @@ type metaStore struct {
 	plan  *Plan
 }
 
-// Meta wraps store so that plan decides over its calls.
+// Meta wraps store so that plan decides over its calls. Ops that make no sense, and so may have no
+// name, are left to the store to refuse; they are no steps.
 func Meta(store meta.Store, plan *Plan) meta.Store { return &metaStore{store, plan} }
 
 // Get implements meta.Store.
@@ -42,6 +43,9 @@ func (s *metaStore) Query(ctx context.Context, q meta.Range) (meta.Page, error) 
 
 // Apply implements meta.Store.
 func (s *metaStore) Apply(ctx context.Context, op meta.Op) (meta.Result, error) {
+	if meta.CheckOp(op) != nil {
+		return s.inner.Apply(ctx, op)
+	}
 	c := &Call{Op: op.Name(), Key: op.Target().String(), Write: true}
 	return run(ctx, s.plan, c, work[meta.Result]{
 		do: func(ctx context.Context) (meta.Result, error) { return s.inner.Apply(ctx, op) },
@@ -50,6 +54,9 @@ func (s *metaStore) Apply(ctx context.Context, op meta.Op) (meta.Result, error) 
 
 // Transact implements meta.Store.
 func (s *metaStore) Transact(ctx context.Context, ops []meta.Op) ([]meta.Result, error) {
+	if meta.CheckTransact(ops) != nil {
+		return s.inner.Transact(ctx, ops)
+	}
 	c := &Call{Op: "transact", Write: true}
 	names, keys := make([]string, len(ops)), make([]string, len(ops))
 	for i, op := range ops {

@@ -9,7 +9,8 @@
 //
 // Names of ops. Records: "get KIND" and "query KIND" by the kind of what was read ("get" and "query"
 // if nothing was), the meta.Op's own name for a write ("append", "put page"), "put payload" for an
-// Append's payload, and "transact" for a transaction's call, whose ops count under their own names.
+// Append's payload, "transact" for a transaction's call, whose ops count under their own names, and
+// "invalid" for an op that the store could make no sense of.
 // Objects: "create object", "put object", "get object", "open object", "head object", "list objects",
 // "delete objects".
 //

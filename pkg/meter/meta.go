@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/spillway-mq/spillway/pkg/meta"
+	"github.com/spillway-mq/spillway/pkg/queue"
 )
 
 const (
@@ -66,6 +67,10 @@ func (s *metaStore) read(name string, size int, err error) {
 // Apply implements meta.Store.
 func (s *metaStore) Apply(ctx context.Context, op meta.Op) (meta.Result, error) {
 	res, err := s.inner.Apply(ctx, op)
+	if queue.Is(err, queue.KindInvalid) {
+		s.invalid("invalid", err)
+		return res, err
+	}
 	s.payload(op, 1, err)
 	row := s.m.row(op.Name())
 	row.calls.Add(1)
@@ -77,6 +82,10 @@ func (s *metaStore) Apply(ctx context.Context, op meta.Op) (meta.Result, error) 
 // Transact implements meta.Store.
 func (s *metaStore) Transact(ctx context.Context, ops []meta.Op) ([]meta.Result, error) {
 	results, err := s.inner.Transact(ctx, ops)
+	if queue.Is(err, queue.KindInvalid) {
+		s.invalid("transact", err)
+		return results, err
+	}
 	row := s.m.row("transact")
 	row.calls.Add(1)
 	row.count(0, err)
@@ -96,6 +105,13 @@ func (s *metaStore) Transact(ctx context.Context, ops []meta.Op) ([]meta.Result,
 		s.write(s.m.row(op.Name()), op, out)
 	}
 	return results, err
+}
+
+// invalid counts a call whose ops make no sense: they may not even have a name or a target.
+func (s *metaStore) invalid(name string, err error) {
+	row := s.m.row(name)
+	row.calls.Add(1)
+	row.count(0, err)
 }
 
 // outcome is how one op ended.

@@ -85,8 +85,11 @@ func TestCountsAreNotLost(t *testing.T) {
 	s := m.Meta(&canned{item: headItem(100), results: []meta.Result{headResult(100)}})
 	const workers, each = 8, 500
 	ops := []meta.Op{
-		meta.Seal{Segment: segment}, meta.Trim{Segment: segment}, meta.Append{Segment: segment},
-		meta.Put{Record: &meta.Topic{ID: segment}}, meta.Delete{Key: meta.HeadKey(segment), Kind: meta.KindHead},
+		meta.Seal{Segment: segment},
+		meta.Trim{Segment: segment},
+		meta.Append{Segment: segment},
+		meta.Put{Record: &meta.Topic{ID: segment}},
+		meta.Delete{Key: meta.HeadKey(segment), Kind: meta.KindHead},
 	}
 	var wg sync.WaitGroup
 	for range workers {
