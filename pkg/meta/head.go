@@ -196,10 +196,13 @@ func (a Append) validate() error {
 			return err
 		}
 	}
-	if a.Payload != nil {
-		return CheckKey(a.Payload.Key())
+	switch {
+	case a.Payload == nil:
+		return nil
+	case a.Payload.ID == "":
+		return queue.Invalid("payload", nil, "has no id")
 	}
-	return nil
+	return CheckKey(a.Payload.Key())
 }
 
 func headOf(op Op, cur *Item) (*Head, error) {

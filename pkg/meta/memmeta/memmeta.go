@@ -108,7 +108,10 @@ func (s *Store) Query(ctx context.Context, q meta.Range) (meta.Page, error) {
 
 // Apply implements meta.Store.
 func (s *Store) Apply(ctx context.Context, op meta.Op) (meta.Result, error) {
-	if err := first(meta.CheckOp(op), meta.Canceled(ctx, op.Name())); err != nil {
+	if err := meta.CheckOp(op); err != nil {
+		return meta.Result{}, err
+	}
+	if err := meta.Canceled(ctx, op.Name()); err != nil {
 		return meta.Result{}, err
 	}
 	results, err := s.change([]meta.Op{op})
