@@ -19,6 +19,8 @@ import (
 type Hub struct {
 	mu     sync.Mutex // guards topics
 	topics map[queue.TopicID]*waiters
+	closed chan struct{}
+	once   sync.Once
 }
 
 type waiters struct {
@@ -27,7 +29,17 @@ type waiters struct {
 }
 
 // NewHub makes a hub without waiters.
-func NewHub() *Hub { return &Hub{topics: make(map[queue.TopicID]*waiters)} }
+func NewHub() *Hub {
+	return &Hub{topics: make(map[queue.TopicID]*waiters), closed: make(chan struct{})}
+}
+
+// Close ends all waits, present and future: a server that stops lets its long polls go, with what they
+// have, before it waits for its calls to end.
+func (h *Hub) Close() { h.once.Do(func() { close(h.closed) }) }
+
+// Closed is closed by Close. Whoever waits on a channel of Wait waits on this one, too, and then waits
+// no more.
+func (h *Hub) Closed() <-chan struct{} { return h.closed }
 
 // Wait returns a channel that is closed by the next Signal of the topic, and a function that must be
 // called once when the caller waits no longer. To miss nothing, call Wait, then look, then receive.
