@@ -22,10 +22,11 @@ const codecVersion = 1
 //	0   kind of the record
 //	1   codec version
 //	2   version token, 8 bytes
-//	10  CRC32C of all other bytes of the frame, 4 bytes
+//	10  CRC32C of the partition key, a NUL, the sort key, and all other bytes of the frame, 4 bytes
 //	14  body
 //
-// What a record's key says (segment, payload id, …) is not repeated in binary bodies.
+// What a record's key says (segment, payload id, …) is not repeated in binary bodies; the checksum
+// takes it in, so that a frame that got under another key is found out.
 const (
 	frameCRC  = 10
 	frameBody = 14
@@ -50,7 +51,7 @@ func Encode(dst []byte, item *Item) ([]byte, error) {
 		e.Op, e.Subject = "encode "+item.Record.Kind().String(), item.Record.Key().String()
 		return dst, e
 	}
-	binary.BigEndian.PutUint32(frame[frameCRC:], frameSum(frame))
+	binary.BigEndian.PutUint32(frame[frameCRC:], frameSum(item.Record.Key(), frame))
 	return dst, nil
 }
 
@@ -76,10 +77,14 @@ func encodeBody(dst []byte, r Record) ([]byte, error) {
 	return dst, &queue.Error{Op: "encode record", Kind: queue.KindInvalid, Message: fmt.Sprintf("%T is not a record of this store", r)}
 }
 
-// frameSum is the CRC32C of a frame without its own sum.
-func frameSum(frame []byte) uint32 {
+// frameSum is the CRC32C of a key and its frame, without the frame's own sum.
+func frameSum(key Key, frame []byte) uint32 {
 	table := crc32.MakeTable(crc32.Castagnoli) // made once, by the library
-	return crc32.Update(crc32.Checksum(frame[:frameCRC], table), table, frame[frameBody:])
+	var buf [256]byte                          // most keys fit; no allocation then
+	k := append(buf[:0], key.PK...)
+	k = append(append(k, 0), key.SK...)
+	sum := crc32.Update(crc32.Checksum(k, table), table, frame[:frameCRC])
+	return crc32.Update(sum, table, frame[frameBody:])
 }
 
 // Decode reads what Encode wrote of the record under key; its Size is len(data). It keeps no part of
@@ -97,7 +102,7 @@ func decodeFrame(key Key, data []byte) (Record, error) {
 	if len(data) < frameBody {
 		return nil, io.ErrUnexpectedEOF
 	}
-	if sum := binary.BigEndian.Uint32(data[frameCRC:]); sum != frameSum(data) {
+	if sum := binary.BigEndian.Uint32(data[frameCRC:]); sum != frameSum(key, data) {
 		return nil, errors.New("checksum does not match")
 	}
 	if data[1] != codecVersion {

@@ -122,7 +122,7 @@ func (a Append) Change(cur *Item) (*Item, Result, error) {
 	base := h.Next
 	count := CountOf(a.Refs)
 	n.Next += queue.Offset(count)
-	n.Tail = append(slices.Clip(h.Tail), a.Refs...)
+	n.Tail = slices.Concat(h.Tail, a.Refs) // of exact size: heads are copied at each append
 	n.LastAppend = max(h.LastAppend, a.At)
 	for i := range a.Refs {
 		n.Bytes += uint64(a.Refs[i].Bytes)      // #nosec G115 -- lengths are not negative

@@ -2,7 +2,6 @@ package meta
 
 import (
 	"bytes"
-	"slices"
 
 	"github.com/spillway-mq/spillway/pkg/queue"
 )
@@ -146,5 +145,10 @@ func CountOf(refs []Ref) uint64 {
 }
 
 func containsRef(tail []Ref, r *Ref) bool {
-	return slices.ContainsFunc(tail, func(t Ref) bool { return t.Same(r) })
+	for i := range tail {
+		if tail[i].Same(r) {
+			return true
+		}
+	}
+	return false
 }
