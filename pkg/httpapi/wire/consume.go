@@ -36,19 +36,22 @@ type MessageList struct {
 // message's.
 type Message struct {
 	// ID is empty for a delayed message, which has a DelayedID.
-	ID         string            `json:"id,omitempty"`
-	DelayedID  string            `json:"delayed_id,omitempty"`
-	Key        string            `json:"key,omitempty"`
-	KeyBase64  string            `json:"key_base64,omitempty"`
-	Body       *string           `json:"body,omitempty"`
-	BodyBase64 *string           `json:"body_base64,omitempty"`
-	Reference  *Reference        `json:"reference,omitempty"`
-	Headers    map[string]string `json:"headers,omitempty"`
-	DedupID    string            `json:"dedup_id,omitempty"`
-	Attempt    uint32            `json:"attempt,omitempty"`
-	Receipt    string            `json:"receipt,omitempty"`
-	CreatedAt  Time              `json:"created_at,omitzero"`
-	VisibleAt  Time              `json:"visible_at,omitzero"`
+	ID         string     `json:"id,omitempty"`
+	DelayedID  string     `json:"delayed_id,omitempty"`
+	Key        string     `json:"key,omitempty"`
+	KeyBase64  string     `json:"key_base64,omitempty"`
+	Body       *string    `json:"body,omitempty"`
+	BodyBase64 *string    `json:"body_base64,omitempty"`
+	Reference  *Reference `json:"reference,omitempty"`
+	// Size is a delayed message's, the length of its body in bytes: a body larger than
+	// queue.MaxInlineMessageBytes is not shown.
+	Size      *int64            `json:"size,omitempty"`
+	Headers   map[string]string `json:"headers,omitempty"`
+	DedupID   string            `json:"dedup_id,omitempty"`
+	Attempt   uint32            `json:"attempt,omitempty"`
+	Receipt   string            `json:"receipt,omitempty"`
+	CreatedAt Time              `json:"created_at,omitzero"`
+	VisibleAt Time              `json:"visible_at,omitzero"`
 	// ExpiresAt is absent if the message does not expire.
 	ExpiresAt      Time `json:"expires_at,omitzero"`
 	ClaimExpiresAt Time `json:"claim_expires_at,omitzero"`

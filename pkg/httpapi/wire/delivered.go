@@ -167,6 +167,9 @@ func (f *Frame) recordMessage(i int, e *batch.Entry, over map[string]string, h b
 	if f.Visible == 0 {
 		d.Visible = d.Created
 	}
+	if f.OneExpiry {
+		return d
+	}
 	ttl := e.TTL
 	if ttl == 0 {
 		ttl = time.Duration(f.DefaultTTL) * time.Millisecond

@@ -36,8 +36,9 @@ type Frame struct {
 	// Created is the commit time that the records' own times count from; Visible is when the
 	// messages became visible, 0 if they were at once.
 	Created, Visible queue.Millis
-	// Expires is the expiry of a FramePayload's message, 0 for none. DefaultTTL, in ms, holds for
-	// records of a batch that have no ttl of their own, 0 for none.
+	// Expires, if OneExpiry, is the expiry of every message, 0 for none; of a FramePayload it always
+	// is. Else each record's own ttl counts, or DefaultTTL, in ms, for records without, 0 for none.
+	OneExpiry  bool
 	Expires    queue.Millis
 	DefaultTTL int64
 	// Slot and Key are a FramePayload's message's. Headers, in the block form of the batch format,
@@ -78,7 +79,8 @@ const (
 	flagReference = 1 << 0
 	flagClaimed   = 1 << 1
 	flagCRC       = 1 << 2
-	flagsKnown    = flagReference | flagClaimed | flagCRC
+	flagOneExpiry = 1 << 3
+	flagsKnown    = flagReference | flagClaimed | flagCRC | flagOneExpiry
 
 	idChars = 16
 	// fixedHeader is version 1, kind 1, flags 2, segment 16, offset 8, count 4, first 4, claim 12,
@@ -90,7 +92,8 @@ const (
 // AppendHeader appends what stands before the payload: the length of the header (u32), the header, the
 // length of the payload (u64). All numbers are little-endian. The payload is to follow.
 //
-// The header is: version u8, kind u8, flags u16 (1: by reference, 2: claimed, 4: has a CRC), segment id
+// The header is: version u8, kind u8, flags u16 (1: by reference, 2: claimed, 4: has a CRC, 8: one
+// expiry), segment id
 // (16 characters), offset u64, count u32, first record u32, claim id (12 bytes), attempt u32, times of
 // claim expiry, commit, visibility, expiry and the default ttl (i64 each, milliseconds), slot u16, CRC
 // u32; then key and headers, each behind its length as an uvarint; and for a reference: URL and its
@@ -138,6 +141,9 @@ func (f *Frame) flags() uint16 {
 	}
 	if f.HasCRC {
 		flags |= flagCRC
+	}
+	if f.OneExpiry {
+		flags |= flagOneExpiry
 	}
 	return flags
 }

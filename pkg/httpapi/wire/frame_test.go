@@ -74,7 +74,7 @@ func frames(t testing.TB) []*wire.Frame {
 		},
 		{
 			Kind: wire.FrameBatch, Segment: segment, Offset: 20, Count: 2, First: 1, Claimed: true, Claim: claim, Attempt: 1,
-			ClaimExpires: created + 30_000, Created: created, Visible: created + 99, Payload: data[:index.Header().PrefixLen()],
+			ClaimExpires: created + 30_000, Created: created, Visible: created + 99, OneExpiry: true, Expires: created + 500, Payload: data[:index.Header().PrefixLen()],
 			Reference: &wire.FrameReference{URL: "https://example.com/o?sig=1", Headers: headers(t, map[string]string{"x": "y"}), Expires: created + 900_000, Pos: 64, Len: int64(len(data))},
 		},
 		{
@@ -195,7 +195,7 @@ func TestFrameMessages(t *testing.T) {
 		t.Errorf("receipt of the frame: %+v", whole)
 	}
 	byReference := got[3]
-	if byReference.Record != 1 || byReference.Body != nil || byReference.BodyLen != 100 || byReference.Visible != created+99 {
+	if byReference.Record != 1 || byReference.Body != nil || byReference.BodyLen != 100 || byReference.Visible != created+99 || byReference.Expires != created+500 {
 		t.Errorf("by reference: %+v", byReference)
 	}
 	if payload := got[5]; string(payload.Body) != "123456789" || payload.Receipt.Claim != (queue.ClaimID{}) || payload.Expires != created+1000 {

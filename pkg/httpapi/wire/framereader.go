@@ -99,6 +99,7 @@ func (f *Frame) parseHeader(b []byte) error {
 		Expires: millisAt(b[76:]), DefaultTTL: int64(millisAt(b[84:])),
 		Slot: queue.Slot(le.Uint16(b[92:])), CRC: le.Uint32(b[94:]),
 		Claimed: flags&flagClaimed != 0, HasCRC: flags&flagCRC != 0,
+		OneExpiry: flags&flagOneExpiry != 0,
 	}
 	copy(f.Claim[:], b[36:48])
 	rest := variable{b: b[fixedHeader:]}

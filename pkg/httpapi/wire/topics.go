@@ -85,7 +85,9 @@ type SegmentCounts struct {
 type MessageCounts struct {
 	Ready   uint64 `json:"ready"`
 	Delayed uint64 `json:"delayed"`
-	Bytes   uint64 `json:"bytes"`
+	// DelayedMore: Delayed is where the count ended, and there are more.
+	DelayedMore bool   `json:"delayed_more,omitempty"`
+	Bytes       uint64 `json:"bytes"`
 }
 
 // TopicEntry is one line of a listing.

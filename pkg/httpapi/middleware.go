@@ -1,0 +1,247 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/spillway-mq/spillway/pkg/httpapi/wire"
+	"github.com/spillway-mq/spillway/pkg/queue"
+)
+
+const (
+	maxRequestIDBytes = 128
+	// maxLoggedBytes bounds what of a path comes into the log.
+	maxLoggedBytes = 512
+	// minRetryAfter is what a caller is told where the use case names no time.
+	minRetryAfter = time.Second
+)
+
+// answer is the response of one call: it remembers what was sent.
+type answer struct {
+	http.ResponseWriter
+	id      string
+	status  int
+	sent    int64
+	code    queue.Code
+	err     error
+	started bool
+	// cut: what was sent is not whole.
+	cut bool
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter.
+func (a *answer) WriteHeader(status int) {
+	if !a.started {
+		a.started, a.status = true, status
+	}
+	a.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (a *answer) Write(b []byte) (int, error) {
+	if !a.started {
+		a.WriteHeader(http.StatusOK)
+	}
+	n, err := a.ResponseWriter.Write(b)
+	a.sent += int64(n)
+	return n, err
+}
+
+// counted is a request body that counts what was read of it.
+type counted struct {
+	io.ReadCloser
+	n int64
+}
+
+// Read implements io.Reader.
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.ReadCloser.Read(p)
+	c.n += int64(n)
+	return n, err
+}
+
+// ServeHTTP implements http.Handler.
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	start := s.Clock()
+	a := &answer{ResponseWriter: w, id: s.requestID(r)}
+	body := &counted{ReadCloser: http.NoBody}
+	if r.Body != nil {
+		body.ReadCloser = r.Body
+	}
+	r.Body = body
+	a.Header().Set(wire.HeaderRequestID, a.id)
+	pattern, known := "", canonical(r.URL.EscapedPath())
+	if known {
+		_, pattern = s.mux.Handler(r)
+	}
+	defer func() {
+		abort := s.recovered(a, r, recover())
+		s.record(a, r, Observation{
+			Route: routeName(pattern), Method: r.Method, Status: a.status, Code: a.code,
+			Duration: s.Clock().Sub(start), Received: body.n, Sent: a.sent,
+		})
+		if abort {
+			panic(http.ErrAbortHandler)
+		}
+	}()
+	switch {
+	case !s.authorized(r):
+		a.Header().Set("WWW-Authenticate", "Bearer")
+		s.fail(a, r, &queue.Error{
+			Kind: queue.KindDenied, Code: queue.CodeUnauthorized, Message: "a valid bearer token is needed",
+		})
+	case !known:
+		s.noRoute(a, r)
+	default:
+		s.mux.ServeHTTP(a, r)
+	}
+}
+
+func routeName(pattern string) string {
+	if pattern == "/" || pattern == "" {
+		return "other"
+	}
+	return pattern
+}
+
+// requestID is the caller's, if it is fit to be logged and sent back, or a new one.
+func (s *server) requestID(r *http.Request) string {
+	id := r.Header.Get(wire.HeaderRequestID)
+	if id == "" || len(id) > maxRequestIDBytes {
+		return s.IDs.ID()
+	}
+	for _, c := range []byte(id) {
+		if c <= ' ' || c > '~' {
+			return s.IDs.ID()
+		}
+	}
+	return id
+}
+
+// authorized compares hashes, so that neither the time nor the length of the comparison tells
+// anything of the token.
+func (s *server) authorized(r *http.Request) bool {
+	if s.Token == "" || r.URL.Path == pathHealth || strings.HasPrefix(r.URL.Path, pathObjects) {
+		return true
+	}
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	sum := sha256.Sum256([]byte(strings.TrimSpace(token)))
+	return subtle.ConstantTimeCompare(sum[:], s.tokenHash[:]) == 1 && strings.EqualFold(scheme, "Bearer")
+}
+
+// recovered answers a call whose handler panicked. The caller gets no more than the request id. Where
+// half an answer is out already, cutting the connection is the one way to say that it is not whole:
+// abort says so.
+func (s *server) recovered(a *answer, r *http.Request, p any) (abort bool) {
+	switch {
+	case p == nil:
+		return false
+	case p == http.ErrAbortHandler: //nolint:errorlint // compared by identity, as net/http does
+		a.code = queue.CodeCanceled
+		return true
+	}
+	s.fail(a, r, &queue.Error{Op: "serve", Kind: queue.KindInternal, Err: fmt.Errorf("panic: %v\n%s", p, debug.Stack())})
+	return a.cut
+}
+
+// fail answers with the error form. Of an answer that has begun nothing can be taken back.
+func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
+	err = canceledOr(r.Context(), err)
+	e := wire.ErrorOf(err)
+	if a, ok := w.(*answer); ok {
+		a.code, a.err = e.Code, err
+		if a.started {
+			a.cut = true
+			return
+		}
+	}
+	status := e.Code.Status()
+	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", retryAfter(err))
+	}
+	buf := s.buffer()
+	defer s.recycle(buf)
+	if encodeJSON(buf, wire.ErrorAnswer{Error: *e}) != nil {
+		http.Error(w, "", http.StatusInternalServerError)
+		return
+	}
+	h := w.Header()
+	h.Del("Content-Encoding")
+	h.Set("Cache-Control", "no-store")
+	_ = writeBody(w, status, wire.MediaTypeJSON, buf)
+}
+
+// canceledOr gives the plain errors of a context the kind that they have here.
+func canceledOr(ctx context.Context, err error) error {
+	var e *queue.Error
+	if errors.As(err, &e) || ctx.Err() == nil && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return &queue.Error{Op: "serve", Kind: queue.KindCanceled, Err: err}
+}
+
+func retryAfter(err error) string {
+	wait := minRetryAfter
+	var e *queue.Error
+	if errors.As(err, &e) {
+		wait = max(wait, e.RetryAfter)
+	}
+	return fmt.Sprint(int64((wait + time.Second - 1) / time.Second))
+}
+
+// record writes the log line and tells the metrics.
+func (s *server) record(a *answer, r *http.Request, o Observation) {
+	level := slog.LevelDebug
+	switch {
+	case o.Status >= http.StatusInternalServerError:
+		level = slog.LevelError
+	case o.Status >= http.StatusBadRequest && o.Code != queue.CodeCanceled:
+		level = slog.LevelInfo
+	}
+	if s.Observe != nil {
+		s.Observe(o)
+	}
+	if !s.Logger.Enabled(r.Context(), level) {
+		return
+	}
+	where := r.URL.EscapedPath() // without the query, which may hold a signature
+	if len(where) > maxLoggedBytes {
+		where = where[:maxLoggedBytes]
+	}
+	attrs := []slog.Attr{
+		slog.String("request_id", a.id), slog.String("method", o.Method), slog.String("path", where),
+		slog.String("route", o.Route), slog.Int("status", o.Status), slog.Duration("duration", o.Duration),
+		slog.Int64("received", o.Received), slog.Int64("sent", o.Sent),
+	}
+	if o.Code != "" {
+		attrs = append(attrs, slog.String("code", string(o.Code)))
+	}
+	if a.err != nil {
+		attrs = append(attrs, slog.String("error", a.err.Error()))
+	}
+	s.Logger.LogAttrs(context.WithoutCancel(r.Context()), level, "call", attrs...)
+}
+
+// writeBody sends a whole body.
+func writeBody(w http.ResponseWriter, status int, contentType string, body *bytes.Buffer) error {
+	h := w.Header()
+	h.Set("Content-Type", contentType)
+	h.Set("Content-Length", fmt.Sprint(body.Len()))
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_, err := w.Write(body.Bytes())
+	return err
+}

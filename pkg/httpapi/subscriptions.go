@@ -1,0 +1,219 @@
+package httpapi
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/spillway-mq/spillway/pkg/httpapi/wire"
+	"github.com/spillway-mq/spillway/pkg/meta"
+	"github.com/spillway-mq/spillway/pkg/queue"
+	"github.com/spillway-mq/spillway/pkg/topics"
+)
+
+func (s *server) createSubscription(w http.ResponseWriter, r *http.Request) error {
+	topic, name, patch, start, err := s.readSubscription(w, r)
+	if err != nil {
+		return err
+	}
+	sub, created, err := s.Subscriptions.CreateSubscription(r.Context(), topic, name, topics.SubscriptionConfig{
+		VisibilityTimeout: deref(patch.VisibilityTimeout), MaxDeliveries: deref(patch.MaxDeliveries),
+		DeadLetterTopic: deref(patch.DeadLetterTopic), MaxInFlight: deref(patch.MaxInFlight),
+		Backoff: deref(patch.Backoff), Start: deref(start),
+	})
+	if err != nil {
+		return err
+	}
+	status := http.StatusOK
+	if created {
+		status = http.StatusCreated
+	}
+	return s.writeSubscription(w, r, status, topic, sub)
+}
+
+func (s *server) updateSubscription(w http.ResponseWriter, r *http.Request) error {
+	topic, name, patch, start, err := s.readSubscription(w, r)
+	if err != nil {
+		return err
+	}
+	if start != nil {
+		return queue.Invalid("start", nil, "cannot be changed; seek moves a subscription")
+	}
+	sub, err := s.Subscriptions.UpdateSubscription(r.Context(), topic, name, patch)
+	if err != nil {
+		return err
+	}
+	return s.writeSubscription(w, r, http.StatusOK, topic, sub)
+}
+
+// readSubscription reads the body that PUT and PATCH share.
+func (s *server) readSubscription(w http.ResponseWriter, r *http.Request) (topic, name string, patch topics.SubscriptionPatch, start *topics.Start, err error) {
+	if topic, name, err = names(r); err != nil {
+		return topic, name, patch, nil, err
+	}
+	if _, err = parseQuery(r); err != nil {
+		return topic, name, patch, nil, err
+	}
+	var in wire.SubscriptionConfig
+	if err = s.readJSON(w, r, &in); err != nil {
+		return topic, name, patch, nil, err
+	}
+	patch, err = subscriptionPatch(in)
+	if in.Start != nil {
+		at := startOf(*in.Start)
+		start = &at
+	}
+	return topic, name, patch, start, err
+}
+
+func subscriptionPatch(in wire.SubscriptionConfig) (topics.SubscriptionPatch, error) {
+	out := topics.SubscriptionPatch{
+		MaxDeliveries: in.MaxDeliveries, DeadLetterTopic: in.DeadLetterTopic, MaxInFlight: in.MaxInFlight,
+	}
+	if in.Ordering != nil && *in.Ordering != wire.OrderingNone {
+		return out, unavailable("ordering")
+	}
+	var err error
+	out.VisibilityTimeout, err = seconds("visibility_timeout", in.VisibilityTimeout, queue.MinVisibilityTimeout, queue.MaxVisibilityTimeout)
+	if err != nil {
+		return out, err
+	}
+	// A max_in_flight of 0 would be taken as absent.
+	if n := in.MaxInFlight; n != nil && (*n < 1 || *n > queue.MaxMaxInFlight) {
+		return out, queue.Invalid("max_in_flight", queue.MaxMaxInFlight, "must be 1 to %d", queue.MaxMaxInFlight)
+	}
+	if in.Backoff != nil {
+		if len(*in.Backoff) > queue.MaxBackoffSteps {
+			return out, queue.Invalid("backoff", queue.MaxBackoffSteps, "has more than %d steps", queue.MaxBackoffSteps)
+		}
+		steps := make([]time.Duration, len(*in.Backoff))
+		for i, v := range *in.Backoff {
+			if steps[i], err = queue.Seconds("backoff["+strconv.Itoa(i)+"]", v, 0, queue.MaxVisibilityTimeout); err != nil {
+				return out, err
+			}
+		}
+		out.Backoff = &steps
+	}
+	return out, nil
+}
+
+func startOf(p wire.Position) topics.Start {
+	switch {
+	case p.Cut != nil:
+		return topics.Start{Kind: topics.StartCut, Cut: p.Cut}
+	case p.Time != 0:
+		return topics.Start{Kind: topics.StartTime, Time: p.Time.Millis()}
+	case p.Word == wire.Latest:
+		return topics.Start{Kind: topics.StartLatest}
+	}
+	return topics.Start{Kind: topics.StartEarliest}
+}
+
+func (s *server) getSubscription(w http.ResponseWriter, r *http.Request) error {
+	topic, name, err := names(r)
+	if err != nil {
+		return err
+	}
+	if _, err := parseQuery(r); err != nil {
+		return err
+	}
+	sub, err := s.Subscriptions.Subscription(r.Context(), topic, name)
+	if err != nil {
+		return err
+	}
+	return s.writeSubscription(w, r, http.StatusOK, topic, sub)
+}
+
+func (s *server) deleteSubscription(w http.ResponseWriter, r *http.Request) error {
+	topic, name, err := names(r)
+	if err != nil {
+		return err
+	}
+	if _, err := parseQuery(r); err != nil {
+		return err
+	}
+	if err := s.Subscriptions.DeleteSubscription(r.Context(), topic, name); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func (s *server) listSubscriptions(w http.ResponseWriter, r *http.Request) error {
+	topic, _, err := names(r)
+	if err != nil {
+		return err
+	}
+	q, err := parseQuery(r, "limit", "cursor")
+	if err != nil {
+		return err
+	}
+	limit, err := q.limit(queue.MaxPageSize)
+	if err != nil {
+		return err
+	}
+	cursor, err := q.cursor()
+	if err != nil {
+		return err
+	}
+	page, next, err := s.Subscriptions.ListSubscriptions(r.Context(), topic, cursor, limit)
+	if err != nil {
+		return err
+	}
+	out := wire.SubscriptionList{Subscriptions: make([]wire.Subscription, len(page)), NextCursor: opaque(next)}
+	for i, sub := range page {
+		out.Subscriptions[i] = subscription(topic, sub)
+	}
+	return s.writeJSON(w, http.StatusOK, out)
+}
+
+func (s *server) seek(w http.ResponseWriter, r *http.Request) error {
+	topic, name, err := names(r)
+	if err != nil {
+		return err
+	}
+	if _, err := parseQuery(r); err != nil {
+		return err
+	}
+	var in wire.SeekRequest
+	if err := s.readJSON(w, r, &in); err != nil {
+		return err
+	}
+	if in.To == nil {
+		return queue.Invalid("to", nil, "is needed")
+	}
+	sub, err := s.Subscriptions.Seek(r.Context(), topic, name, startOf(*in.To))
+	if err != nil {
+		return renameField(err, "start", "to")
+	}
+	return s.writeSubscription(w, r, http.StatusOK, topic, sub)
+}
+
+func subscription(topic string, sub *meta.Subscription) wire.Subscription {
+	backoff := make([]float64, len(sub.Backoff))
+	for i, d := range sub.Backoff {
+		backoff[i] = d.Seconds()
+	}
+	return wire.Subscription{
+		Name: sub.Name, Topic: topic, CreatedAt: wire.Time(sub.Created), ModifiedAt: wire.Time(sub.Modified),
+		Config: wire.SubscriptionConfig{
+			Ordering: wire.Of(wire.OrderingNone), VisibilityTimeout: wire.Of(sub.VisibilityTimeout.Seconds()),
+			MaxDeliveries: wire.Of(sub.MaxDeliveries), DeadLetterTopic: wire.Of(sub.DeadLetterTopic),
+			MaxInFlight: wire.Of(sub.MaxInFlight), Backoff: &backoff, Start: positionOf(sub.Start),
+		},
+	}
+}
+
+// positionOf reads the text that a subscription's start is kept as. Of a cut only a hash is kept; it is
+// left out.
+func positionOf(text string) *wire.Position {
+	switch text {
+	case wire.Earliest, wire.Latest:
+		return &wire.Position{Word: text}
+	}
+	m, err := wire.ParseTime("start", text)
+	if err != nil {
+		return nil
+	}
+	return &wire.Position{Time: wire.Time(m)}
+}
