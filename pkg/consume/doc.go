@@ -1,13 +1,29 @@
 // Package consume is the use case of handing messages out: claim, ack, release, extend, peek, and
 // reading a segment as a log.
 //
-// Vocabulary: a delivery is a run of messages under one claim; a part of a claim is what is not yet
-// settled; a retry is what was delivered and is to be claimed again.
+// Vocabulary: a delivery is a run of messages under one claim whose bytes lie together; a part of a
+// claim is what is not yet settled; a retry is what was delivered and is to be claimed again; due is
+// what may be claimed again now: a retry whose time has come, or the expired parts of a claim; a hold
+// is a claim that a call is about to make; to bury is to move to the dead-letter topic, to park is to
+// hide for a while what cannot be buried.
 //
 // Invariants: no message is in two live claims of one subscription; none is delivered before its
 // visible time or after its expiry; a message leaves a subscription only by ack, expiry, truncation
-// or the dead-letter topic; a claim costs at most two reads and one update of metadata per segment,
-// an ack one update per claim, an empty poll none.
+// or the dead-letter topic; a claim costs at most two reads and one update of metadata per segment
+// that yields (and one read more for each further page of refs that it reaches into), an ack one
+// update per claim, an empty poll none.
+//
+// Fairness: of a claim's messages, due ones may take half as long as there are fresh ones, and each
+// kind takes what the other leaves; of a claim of one message a coin decides. So neither a flood of
+// failures nor a flood of new messages starves the other. Due ones go oldest due time first: what
+// fails again goes to the end of the line.
+//
+// Poison isolation: nobody said which message of an expired claim failed, so its messages come back
+// in ever smaller runs: at most half of the run, then one by one; at the last delivery before
+// max_deliveries one by one at once. Pieces of one run are never in one answer.
+//
+// Dead letters move by reference, in one transaction with the end of their hold. Where that cannot be
+// (no such topic, or it is sealed) the message is parked: hidden for a while, logged, kept.
 //
 // Non-goals: changing messages; a consumer's own loop (pkg/client).
 package consume

@@ -15,7 +15,7 @@ type ClaimRequest struct {
 	MaxMessages int
 	// MaxBytes bounds the bodies together, 1 to queue.MaxClaimBytes; 0 takes
 	// queue.DefaultClaimBytes. The first message is delivered even if it is larger (by
-	// reference if it is larger than queue.MaxClaimBytes).
+	// reference if it is larger than queue.MaxClaimBytes). Under ByReference 0 means no bound.
 	MaxBytes int64
 	// Wait is how long to wait for a first message, 0 to queue.MaxWait.
 	Wait time.Duration
@@ -69,4 +69,68 @@ type Release struct {
 	Reason string
 	// DeadLetter sends the messages to the dead-letter topic now.
 	DeadLetter bool
+}
+
+// PeekRequest asks to see messages without claiming them, segment after segment.
+type PeekRequest struct {
+	Topic string
+	// Segment, if set, is the only one read.
+	Segment queue.SegmentID
+	// Offset is where reading starts in Segment.
+	Offset queue.Offset
+	// From, if not 0, passes over what was visible before it. Where refs of one page are not in
+	// order of their visible times it is exact to the ref, not to the message.
+	From queue.Millis
+	// Cursor is a Peeked.Next to go on from; the other fields must be as they were then.
+	Cursor string
+	// Limit is 1 to queue.MaxPageSize; 0 takes queue.DefaultPageSize.
+	Limit int
+}
+
+// Peeked is a page of a peek. Next is where to go on; empty at the end.
+type Peeked struct {
+	Deliveries []Delivery
+	Next       string
+}
+
+// RecordsRequest asks for a part of a segment, read as a log.
+type RecordsRequest struct {
+	Topic   string
+	Segment queue.SegmentID
+	// Offset is the first message wanted. One that was truncated stands for the first that was not.
+	Offset queue.Offset
+	// Limit is 1 to queue.MaxPageSize; 0 takes queue.DefaultPageSize.
+	Limit int
+	// Wait is how long to wait for a first message at the end of the log, 0 to queue.MaxWait.
+	Wait time.Duration
+}
+
+// Records is a part of a segment.
+type Records struct {
+	Deliveries []Delivery
+	// Next is where to read on. It moves past messages that have expired or were truncated.
+	Next queue.Offset
+	// End: the segment is sealed and Next is its end; what follows is in Successors.
+	End        bool
+	Successors []queue.SegmentID
+}
+
+// Status counts a subscription's messages. Those that have expired and were not looked at since count
+// as what they were.
+type Status struct {
+	// Ready may be claimed now, InFlight is claimed, Delayed was given back and is still hidden.
+	Ready, InFlight, Delayed uint64
+	// OldestAge is how long the oldest message that is not done has been visible, if HasOldest.
+	OldestAge time.Duration
+	HasOldest bool
+	Segments  []SegmentStatus
+}
+
+// SegmentStatus is a subscription's state in one segment.
+type SegmentStatus struct {
+	Segment queue.SegmentID
+	// Floor: what is below is done. Next is the first message that was never claimed, End the one
+	// after the last.
+	Floor, Next, End         queue.Offset
+	Ready, InFlight, Delayed uint64
 }
