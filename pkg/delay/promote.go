@@ -12,8 +12,8 @@ import (
 // Promote moves everything of a topic that is due at now into its segments, in order of visible time,
 // and wakes those who wait for messages of the topic. What has expired is removed instead. next is the
 // visible time of the first message that still waits, 0 if none does: when to promote again. promoted
-// counts messages; it may count some of another promoter's after a lost answer, or where calls of one
-// process were served together.
+// counts messages. It is exact unless answers were lost or others promote too: then it may miss some,
+// or count theirs, and calls of one process that were served together all get the count.
 //
 // A topic that is not delayed, and was not lately, costs no store call. Where nothing is due it costs
 // one query of a few records; what is due costs further queries and one transaction for each chunk.
@@ -181,7 +181,14 @@ func (p *promotion) failed(ctx context.Context, c *chunk, due []*waiting, err er
 
 func (p *promotion) refused(ctx context.Context, c *chunk, due []*waiting, r *meta.Refused) ([]*waiting, error) {
 	if r.Index < c.marks {
-		// An editor, a canceller or another promoter was faster.
+		// An editor, a canceller or another promoter was faster; or the store's client repeated
+		// our own transaction. Where that was a promotion, our waiters want to know.
+		switch {
+		case r.Current == nil:
+			p.service.Hub.Signal(p.m.ID())
+		case c.rest != nil && r.Current.Version == c.rest.version:
+			p.count(c)
+		}
 		return nil, errAgain
 	}
 	switch r.Reason {

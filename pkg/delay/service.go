@@ -30,9 +30,9 @@ const (
 	// promoteTimeout bounds a promotion that several callers share, and that therefore no caller's
 	// context ends.
 	promoteTimeout = queue.CommitTimeout
-	// backoffMin doubles with each try after the store's refusal to work, up to backoffMax.
-	backoffMin = 5 * time.Millisecond
-	backoffMax = 200 * time.Millisecond
+	// firstBackoff doubles with each try after the store's refusal to work, up to maxBackoff.
+	firstBackoff = 5 * time.Millisecond
+	maxBackoff   = 200 * time.Millisecond
 )
 
 // Deps are what a Service stands on. All are required.
@@ -147,7 +147,7 @@ func tooBusy(op, subject string, cause error) error {
 // pause waits before try n+1: exponential, with jitter so that many who were throttled together do not
 // come back together.
 func pause(ctx context.Context, n int) error {
-	d := min(backoffMin<<n, backoffMax)
+	d := min(firstBackoff<<n, maxBackoff)
 	timer := time.NewTimer(d/2 + rand.N(d/2)) // #nosec G404 -- jitter needs no secrecy
 	defer timer.Stop()
 	select {

@@ -202,7 +202,7 @@ func number(text []byte) []byte {
 	if !json.Valid(text) {
 		return nil
 	}
-	if bytes.IndexAny(text, ".eE") < 0 {
+	if !bytes.ContainsAny(text, ".eE") {
 		if string(text) == "-0" {
 			return []byte("0")
 		}
