@@ -39,7 +39,9 @@ func TestEdit(t *testing.T) {
 			name: "all, then again", visible: 70, body: "two", headers: map[string]string{"n": "1"},
 			edits: []Edit{
 				{Body: ptr([]byte("one")), Headers: &map[string]string{"n": "1"}, Delay: ptr(80 * time.Second)},
-				{Body: ptr([]byte("two"))}, {Delay: ptr(30 * time.Second)}, {Delay: ptr(70 * time.Second)},
+				{Body: ptr([]byte("two"))},
+				{Delay: ptr(30 * time.Second)},
+				{Delay: ptr(70 * time.Second)},
 			},
 		},
 	} {

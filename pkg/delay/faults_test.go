@@ -1,6 +1,7 @@
 package delay
 
 import (
+	"bytes"
 	"slices"
 	"testing"
 	"time"
@@ -137,7 +138,7 @@ func TestEditAtEachFault(t *testing.T) {
 					t.Fatal(gerr)
 				}
 				edited := string(got.Body) == c.body && got.Visible == r.in(c.at)
-				if !edited && (err == nil || string(got.Body) != string(was.Body) || got.Visible != was.Visible) {
+				if !edited && (err == nil || !bytes.Equal(got.Body, was.Body) || got.Visible != was.Visible) {
 					t.Errorf("error %v, message %.20q at %v", err, got.Body, got.Visible)
 				}
 				r.pass(2 * time.Minute)
