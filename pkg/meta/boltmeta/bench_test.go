@@ -128,3 +128,66 @@ func report(b *testing.B, s *Store) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "ops/s")
 	b.ReportMetric(float64(st.Ops)/float64(max(1, st.Commits)), "ops/commit")
 }
+
+// BenchmarkTakeSettle counts pairs of a take of 10 messages and the settle that acks them all. Each caller has
+// a subscription of its own, which is how a loaded topic with several groups looks; claimers of one cursor contend
+// on next and would measure their retries.
+func BenchmarkTakeSettle(b *testing.B) {
+	for _, callers := range []int{1, 8, 64, 256} {
+		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
+			s := openBench(b)
+			var n atomic.Uint64
+			next := make(chan *meta.Cursor, callers)
+			for i := range callers {
+				c := &meta.Cursor{Subscription: queue.SubscriptionID(fmt.Sprintf("sub%d", i)), Segment: "seg0000000000000"}
+				if _, err := s.Apply(b.Context(), meta.Put{Record: c, Version: 1}); err != nil {
+					b.Fatal(err)
+				}
+				next <- c
+			}
+			b.ReportAllocs()
+			b.ResetTimer()
+			runCallers(b, callers, func() error {
+				c := <-next
+				defer func() { next <- c }()
+				var id queue.ClaimID
+				binary.BigEndian.PutUint64(id[:], n.Add(1))
+				run := meta.OffsetRange{Lo: c.Next, Hi: c.Next + 10}
+				res, err := s.Apply(b.Context(), meta.Take{
+					Subscription: c.Subscription, Segment: c.Segment, From: run.Lo, To: run.Hi,
+					Add: []meta.Claim{{ID: id, Attempt: 1, Parts: []meta.Part{{OffsetRange: run, Expires: 1}}}},
+				})
+				if err != nil {
+					return err
+				}
+				c = res.Item.Record.(*meta.Cursor)
+				_, err = s.Apply(b.Context(), meta.Settle{
+					Subscription: c.Subscription, Segment: c.Segment, Claim: id, Done: []meta.OffsetRange{run},
+				})
+				return err
+			})
+			report(b, s)
+		})
+	}
+}
+
+// BenchmarkDelayedPut fills the delayed index, in transactions of 20 entries.
+func BenchmarkDelayedPut(b *testing.B) {
+	s := openBench(b)
+	n := uint64(0)
+	b.ResetTimer()
+	for range b.N {
+		var ops []meta.Op
+		for range 20 {
+			n++
+			ops = append(ops, meta.Put{Record: &meta.Delayed{
+				Topic: "top0000000000000", Visible: queue.Millis(1_785_000_000_000 + n*7919%1_000_000), ID: queue.EntryID(fmt.Sprintf("%016x", n)),
+				Ref: benchRef(n), Slots: make([]queue.Slot, 10),
+			}, If: meta.Absent(), Version: 1})
+		}
+		if _, err := s.Transact(b.Context(), ops); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(20*float64(b.N)/b.Elapsed().Seconds(), "entries/s")
+}
