@@ -264,7 +264,7 @@ func (s *source) getOnce(ctx context.Context, pos, length int64) (io.ReadCloser,
 	setPresigned(req, s.headers)
 	pos += s.pos
 	req.Header.Set("Range", fmt.Sprintf("bytes=%d-%d", pos, pos+length-1))
-	resp, err := s.client.http.Do(req) //nolint:bodyclose // the caller gets the body and closes it
+	resp, err := s.client.http.Do(req)
 	if err != nil {
 		return nil, transportError(ctx, opFetch, err)
 	}
