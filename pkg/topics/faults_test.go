@@ -9,6 +9,11 @@ import (
 	"github.com/spillway-mq/spillway/pkg/queue"
 )
 
+// everyFault are the standard faults, and requests that arrive late or twice.
+func everyFault() []fault.Fault {
+	return append(fault.Standard(), fault.Throttle, fault.Late, fault.Repeat)
+}
+
 // next is the next process, on the bare store.
 func (r *rig) next() *Service {
 	return New(Deps{Meta: r.store, IDs: queue.NewIDs(nil), Clock: r.clock})
@@ -41,6 +46,7 @@ func TestCreateAtEachFault(t *testing.T) {
 		r := newRig(t)
 		cfg := Config{MinSegments: 120}
 		_, _, err := r.broken(plan).Create(t.Context(), "a", cfg)
+		plan.Release() // what was late arrives
 		if err == nil && segments(t, r.store, r.next(), "a") != 120 {
 			t.Error("created, but not whole")
 		}
@@ -51,7 +57,7 @@ func TestCreateAtEachFault(t *testing.T) {
 		if n := segments(t, r.store, r.next(), "a"); n != 120 {
 			t.Errorf("%d segments", n)
 		}
-	})
+	}, everyFault()...)
 }
 
 func TestDeleteAtEachFault(t *testing.T) {
@@ -60,7 +66,9 @@ func TestDeleteAtEachFault(t *testing.T) {
 			fault.EachStep(t, func(t *testing.T, plan *fault.Plan) {
 				r := newRig(t)
 				st := r.create(t, "a", Config{MinSegments: 2})
-				if err := r.broken(plan).Delete(t.Context(), "a"); err != nil {
+				err := r.broken(plan).Delete(t.Context(), "a")
+				plan.Release()
+				if err != nil {
 					if finish == "delete" {
 						if err := r.next().Delete(t.Context(), "a"); err != nil && queue.CodeOf(err) != queue.CodeTopicNotFound {
 							t.Fatalf("again: %v", err)
@@ -84,7 +92,7 @@ func TestDeleteAtEachFault(t *testing.T) {
 						t.Errorf("a head of the deleted topic is open: %v", err)
 					}
 				}
-			})
+			}, everyFault()...)
 		})
 	}
 }
@@ -94,6 +102,7 @@ func TestUpdateAtEachFault(t *testing.T) {
 		r := newRig(t)
 		r.create(t, "a", Config{})
 		_, err := r.broken(plan).Update(t.Context(), "a", Patch{Attributes: map[string]*string{"x": ptr("1")}})
+		plan.Release()
 		m, rerr := r.next().Open(t.Context(), "a")
 		if rerr != nil {
 			t.Fatal(rerr)
@@ -101,7 +110,7 @@ func TestUpdateAtEachFault(t *testing.T) {
 		if err == nil && m.Topic.Config.Attributes["x"] != "1" {
 			t.Error("acknowledged, but not there")
 		}
-	})
+	}, everyFault()...)
 }
 
 func TestSubscriptionAtEachFault(t *testing.T) {
@@ -119,6 +128,7 @@ func TestSubscriptionAtEachFault(t *testing.T) {
 				err = s.DeleteSubscription(t.Context(), "a", "s")
 			}
 		}
+		plan.Release()
 		_, have := r.next().Subscription(t.Context(), "a", "s")
 		if err == nil {
 			wantCode(t, have, queue.CodeSubscriptionNotFound)
@@ -126,5 +136,5 @@ func TestSubscriptionAtEachFault(t *testing.T) {
 		if _, _, err := r.next().CreateSubscription(t.Context(), "a", "s", SubscriptionConfig{}); err != nil {
 			t.Errorf("create again: %v", err)
 		}
-	})
+	}, everyFault()...)
 }

@@ -43,16 +43,39 @@ type SubscriptionPatch struct {
 // included, is answered with created false, wherever it has come to since.
 //
 // Errors: NotFound with CodeTopicNotFound; Exists with CodeSubscriptionExists if it has another
-// config; Invalid, also where the topic has queue.MaxSubscriptions already (two calls at once may
-// each take the last place) and where the dead-letter topic does not exist.
+// config; Invalid, also where the topic has queue.MaxSubscriptions already and where the dead-letter
+// topic does not exist; Conflict where others keep changing the topic.
 func (s *Service) CreateSubscription(ctx context.Context, topic, name string, cfg SubscriptionConfig) (_ *meta.Subscription, created bool, _ error) {
 	if err := queue.ValidateSubscriptionName("subscription", name); err != nil {
 		return nil, false, err
 	}
-	m, err := s.Reload(ctx, topic)
-	if err != nil {
-		return nil, false, err
+	for range maxTries {
+		m, err := s.Reload(ctx, topic)
+		if err != nil {
+			return nil, false, err
+		}
+		sub := s.newSubscription(m, name, cfg)
+		if err := s.checkSubscription(ctx, m, sub); err != nil {
+			return nil, false, err
+		}
+		if have := m.Subscriptions[name]; have != nil {
+			return settleExisting(have, sub)
+		}
+		if n := len(m.Subscriptions); n >= queue.MaxSubscriptions {
+			return nil, false, queue.Invalid("subscription", queue.MaxSubscriptions, "the topic has %d subscriptions already", n)
+		}
+		if sub.Cut, err = s.cut(ctx, m, cfg.Start); err != nil {
+			return nil, false, err
+		}
+		again, err := s.putSubscription(ctx, m, sub)
+		if !again {
+			return sub, err == nil, err
+		}
 	}
+	return nil, false, tooBusy("create subscription", name)
+}
+
+func (s *Service) newSubscription(m *Map, name string, cfg SubscriptionConfig) *meta.Subscription {
 	now := s.clock.Millis()
 	sub := &meta.Subscription{
 		Topic: m.ID(), Name: name, ID: s.ids.Subscription(), Created: now, Modified: now,
@@ -66,30 +89,21 @@ func (s *Service) CreateSubscription(ctx context.Context, topic, name string, cf
 	if sub.MaxInFlight == 0 {
 		sub.MaxInFlight = queue.DefaultMaxInFlight
 	}
-	if err := s.checkSubscription(ctx, m, sub); err != nil {
-		return nil, false, err
-	}
-	if have := m.Subscriptions[name]; have != nil {
-		return settleExisting(have, sub)
-	}
-	if len(m.Subscriptions) >= queue.MaxSubscriptions {
-		return nil, false, queue.Invalid("subscription", queue.MaxSubscriptions, "the topic has %d subscriptions already", len(m.Subscriptions))
-	}
-	if sub.Cut, err = s.cut(ctx, m, cfg.Start); err != nil {
-		return nil, false, err
-	}
-	defer s.cache.drop(topic)
-	put := s.putNew(sub)
-	err = s.putAll(ctx, []meta.Op{put})
-	if r, ok := meta.AsRefused(err); ok && r.Current != nil {
-		if have, ok := r.Current.Record.(*meta.Subscription); ok {
-			return settleExisting(have, sub)
-		}
-	}
-	if err != nil {
-		return nil, false, err
-	}
-	return sub, true, nil
+	return sub
+}
+
+// putSubscription puts a new subscription if the topic's record is as it was read, and gives that a new
+// version. Absence alone is no fence, because subscriptions are deleted: a request whose answer was
+// lost, made again, could arrive after the deletion and bring the subscription back. Its topic version
+// is then long gone. The same makes the limit of subscriptions exact. again asks for a new look.
+func (s *Service) putSubscription(ctx context.Context, m *Map, sub *meta.Subscription) (again bool, _ error) {
+	defer s.cache.drop(m.Name)
+	err := s.putAll(ctx, []meta.Op{
+		s.putNew(sub),
+		meta.Put{Record: m.Topic, If: meta.At(m.Version), Version: meta.NewVersion(s.ids)},
+	})
+	_, refused := meta.AsRefused(err)
+	return refused, err
 }
 
 // settleExisting answers a creation that finds a subscription of that name.
@@ -231,22 +245,26 @@ func (s *Service) DeleteSubscription(ctx context.Context, topic, name string) er
 		return err
 	}
 	defer s.cache.drop(topic)
-	op := meta.Delete{Key: meta.SubscriptionKey(m.ID(), name), If: meta.Present(), Kind: meta.KindSubscription}
-	unknown := false
+	key := meta.SubscriptionKey(m.ID(), name)
+	tried := false
 	for range maxTries {
-		_, err = s.meta.Apply(ctx, op)
+		// By version: a request that arrives late must not delete one that was made anew.
+		_, version, err := meta.Fetch[*meta.Subscription](ctx, s.meta, key)
 		switch {
-		case meta.IsRefused(err, meta.ReasonAbsent):
-			if unknown {
-				return nil // the try before has done it
-			}
+		case queue.Is(err, queue.KindNotFound) && tried:
+			return nil
+		case queue.Is(err, queue.KindNotFound):
 			return noSubscription("delete subscription", name)
-		case !queue.Is(err, queue.KindOutcomeUnknown):
+		case err != nil:
 			return err
 		}
-		unknown = true
+		_, err = s.meta.Apply(ctx, meta.Delete{Key: key, If: meta.At(version), Kind: meta.KindSubscription})
+		if _, refused := meta.AsRefused(err); !refused && !queue.Is(err, queue.KindOutcomeUnknown) {
+			return err
+		}
+		tried = true
 	}
-	return err
+	return tooBusy("delete subscription", name)
 }
 
 // Subscription finds one past the cache. Errors: NotFound with CodeTopicNotFound or

@@ -3,6 +3,7 @@ package topics
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -223,5 +224,22 @@ func TestStartTexts(t *testing.T) {
 	}
 	if (Start{}).text() != "earliest" || (Start{Kind: StartLatest}).text() != "latest" {
 		t.Error("texts of fixed starts")
+	}
+}
+
+func TestConcurrentSubscriptionsAllCount(t *testing.T) {
+	r := newRig(t)
+	r.create(t, "a", Config{})
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			if _, _, err := r.CreateSubscription(t.Context(), "a", fmt.Sprint(i), SubscriptionConfig{}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if m, _ := r.Open(t.Context(), "a"); len(m.Subscriptions) != 8 {
+		t.Errorf("%d subscriptions", len(m.Subscriptions))
 	}
 }
