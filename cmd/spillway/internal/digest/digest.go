@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"hash"
 	"math/bits"
 	"sync"
 )
@@ -22,13 +23,38 @@ type Sum struct {
 
 // Add adds one body.
 func (s *Sum) Add(body []byte) {
-	h := sha256.Sum256(body)
+	s.addHash(sha256.Sum256(body), uint64(len(body)))
+}
+
+func (s *Sum) addHash(h [sha256.Size]byte, n uint64) {
 	var o Sum
 	for i := range o.words {
 		o.words[i] = binary.BigEndian.Uint64(h[8*i:])
 	}
-	o.Count, o.Bytes = 1, uint64(len(body))
+	o.Count, o.Bytes = 1, n
 	s.Merge(o)
+}
+
+// Body hashes one body that comes in pieces; it is an io.Writer.
+type Body struct {
+	hash hash.Hash
+	n    uint64
+}
+
+// NewBody begins a body.
+func NewBody() *Body { return &Body{hash: sha256.New()} }
+
+// Write implements io.Writer; it never fails.
+func (b *Body) Write(p []byte) (int, error) {
+	b.n += uint64(len(p))
+	return b.hash.Write(p)
+}
+
+// Sum is the checksum of the body as a set of one.
+func (b *Body) Sum() Sum {
+	var s Sum
+	s.addHash([sha256.Size]byte(b.hash.Sum(nil)), b.n)
+	return s
 }
 
 // Merge adds all that was added to o.

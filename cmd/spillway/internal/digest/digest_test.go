@@ -45,3 +45,17 @@ func TestADoubledBodyShows(t *testing.T) {
 		t.Error("a body counted three times has the checksum of one")
 	}
 }
+
+func TestABodyInPieces(t *testing.T) {
+	var whole digest.Sum
+	whole.Add([]byte("abc"))
+	b := digest.NewBody()
+	for _, piece := range []string{"a", "", "bc"} {
+		if _, err := b.Write([]byte(piece)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if b.Sum() != whole {
+		t.Errorf("%v, want %v", b.Sum(), whole)
+	}
+}

@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"strings"
 	"syscall"
 
+	"github.com/spillway-mq/spillway/pkg/client"
 	"github.com/spillway-mq/spillway/pkg/queue"
 )
 
@@ -168,6 +170,10 @@ func Line(err error, endpoint string) string {
 		return oneLine(err.Error())
 	}
 	line := oneLine(err.Error())
+	var api *client.APIError
+	if errors.As(err, &api) {
+		line = answerLine(api)
+	}
 	if e.Field != "" && !strings.Contains(line, e.Field) {
 		line += " (field " + e.Field + ")"
 	}
@@ -176,6 +182,16 @@ func Line(err error, endpoint string) string {
 	}
 	if hint := hintOf(e.APICode()); hint != "" {
 		line += "; " + hint
+	}
+	return line
+}
+
+// answerLine is an error of the server. Its request id is told only where the server's log says more
+// than the answer does.
+func answerLine(e *client.APIError) string {
+	line := fmt.Sprintf("%s: %s (%s)", e.Op, oneLine(e.Message), e.Code)
+	if e.Status >= http.StatusInternalServerError && e.RequestID != "" {
+		line += ", request " + e.RequestID
 	}
 	return line
 }
