@@ -26,18 +26,20 @@ import (
 
 // env is a service on memory drivers. Its clock stands still unless it is moved, or is the bubble's.
 type env struct {
-	t     testing.TB
-	bare  meta.Store
-	meta  meta.Store
-	blob  blob.Store
-	meter *meter.Meter
-	log   *segment.Log
-	hub   *notify.Hub
-	ids   *queue.IDs
-	delay *promoter
-	names *registry
-	svc   *consume.Service
-	now   atomic.Int64
+	t    testing.TB
+	bare meta.Store
+	meta meta.Store
+	blob blob.Store
+	// bareBlob is blob without faults and counts.
+	bareBlob blob.Store
+	meter    *meter.Meter
+	log      *segment.Log
+	hub      *notify.Hub
+	ids      *queue.IDs
+	delay    *promoter
+	names    *registry
+	svc      *consume.Service
+	now      atomic.Int64
 }
 
 type options struct {
@@ -58,7 +60,7 @@ func newEnv(t testing.TB, o options) *env {
 	}
 	e.bare = memmeta.New(t)
 	objects := memblob.New(t, clock, memblob.Options{})
-	e.meta, e.blob = e.bare, objects
+	e.meta, e.blob, e.bareBlob = e.bare, objects, objects
 	if o.plan != nil {
 		e.meta, e.blob = fault.Meta(e.meta, o.plan), fault.Blob(e.blob, o.plan)
 	}
@@ -230,7 +232,7 @@ func (e *env) add(seg *meta.Segment, object bool, recs ...rec) queue.Offset {
 	ref.Len, ref.Prefix = int64(len(data)), uint32(h.PrefixLen())
 	c := segment.Commit{Segment: seg, At: now}
 	if object || len(data) > queue.InlinePayloadBytes {
-		if ref.Object, err = e.blob.Create(context.Background(), blob.PrefixBatches, data); err != nil {
+		if ref.Object, err = e.bareBlob.Create(context.Background(), blob.PrefixBatches, data); err != nil {
 			e.t.Fatal(err)
 		}
 	} else {
@@ -248,7 +250,7 @@ func (e *env) add(seg *meta.Segment, object bool, recs ...rec) queue.Offset {
 // addPayload appends one message whose body is an object of its own.
 func (e *env) addPayload(seg *meta.Segment, body string) string {
 	e.t.Helper()
-	key, err := e.blob.Create(context.Background(), blob.PrefixUploads, []byte(body))
+	key, err := e.bareBlob.Create(context.Background(), blob.PrefixUploads, []byte(body))
 	if err != nil {
 		e.t.Fatal(err)
 	}

@@ -74,7 +74,7 @@ func (p *plan) make(ctx context.Context) error {
 	fresh = fresh || err != nil || p.cur.Next < p.view.start
 	share, reserve := p.messages, int64(0)
 	if fresh && len(list) > 0 {
-		share = (p.messages + p.c.s.random(2)) / 2
+		share = max((p.messages+p.c.s.random(2))/2, p.messages-p.view.ahead(p.cur.Next))
 		reserve = p.cut.bytes / 2
 	}
 	p.cut.bytes -= reserve

@@ -79,6 +79,18 @@ func (v *view) at(ctx context.Context, off queue.Offset) (loc segment.Located, o
 	return loc, ok, nil
 }
 
+// ahead is about how many messages there are from off on, as far as at has looked; never negative.
+func (v *view) ahead(off queue.Offset) int {
+	end := off
+	switch {
+	case v.head != nil:
+		end = v.head.Next
+	case len(v.page) > 0:
+		end = v.page[len(v.page)-1].End()
+	}
+	return int(max(end, off) - off) // #nosec G115 -- bounded by MaxOffset
+}
+
 func find(refs []segment.Located, off queue.Offset) (segment.Located, bool) {
 	i := sort.Search(len(refs), func(i int) bool { return refs[i].End() > off })
 	if i == len(refs) || refs[i].Offset > off {

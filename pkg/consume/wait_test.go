@@ -1,0 +1,228 @@
+package consume_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/spillway-mq/spillway/pkg/consume"
+	"github.com/spillway-mq/spillway/pkg/meta"
+	"github.com/spillway-mq/spillway/pkg/queue"
+	"github.com/spillway-mq/spillway/pkg/topics"
+)
+
+// waited runs one long poll of 20 s and gives what it claimed and how long it took.
+func (e *env) waited(topic string) ([]msg, time.Duration) {
+	e.t.Helper()
+	start := time.Now()
+	got := e.claimWith(consume.ClaimRequest{Topic: topic, Wait: queue.MaxWait})
+	return got, time.Since(start)
+}
+
+// inBubble runs f with a service whose clock is the bubble's; harness appends carry the bubble's time.
+func inBubble(t *testing.T, f func(t *testing.T, e *env)) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEnv(t, options{bubble: true})
+		e.now.Store(time.Now().UnixMilli())
+		f(t, e)
+	})
+}
+
+func TestIdleWaitIsCheap(t *testing.T) {
+	inBubble(t, func(t *testing.T, e *env) {
+		e.topic("a", 1, nil)
+		var took time.Duration
+		s := e.spent(func() { _, took = e.waited("a") })
+		if took != queue.MaxWait {
+			t.Errorf("waited %v", took)
+		}
+		// Looks at 0, 1, 3, 7, 12, 17 and 20 s.
+		wantOps(t, "20 s without a message", s, "get 7, get head 7")
+	})
+}
+
+func TestWaitWakesAtOnce(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		do   func(e *env, m *topics.Map)
+	}{
+		{"a message comes", func(e *env, m *topics.Map) {
+			e.add(m.Open[0], false, numbered(1)...)
+			e.hub.Signal(m.ID())
+		}},
+		{"a message is released", func(e *env, m *topics.Map) {
+			e.add(m.Open[0], false, numbered(1)...)
+			e.release("a", e.claim("a", 1), consume.Release{})
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, e *env) {
+				m := e.topic("a", 2, nil)
+				go func() {
+					time.Sleep(2500 * time.Millisecond)
+					tc.do(e, m)
+				}()
+				got, took := e.waited("a")
+				if len(got) != 1 || took != 2500*time.Millisecond {
+					t.Errorf("got %d messages after %v", len(got), took)
+				}
+			})
+		})
+	}
+}
+
+func TestWaitFindsWhatNobodySignals(t *testing.T) {
+	inBubble(t, func(t *testing.T, e *env) {
+		m := e.topic("a", 1, nil)
+		go func() {
+			time.Sleep(7500 * time.Millisecond)
+			e.add(m.Open[0], false, numbered(1)...)
+		}()
+		if got, took := e.waited("a"); len(got) != 1 || took != 12*time.Second {
+			t.Errorf("got %d messages after %v", len(got), took)
+		}
+	})
+}
+
+func TestWaitWakesWhenSomethingFallsDue(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		do   func(e *env, got []msg)
+		want time.Duration
+	}{
+		{"a claim ends", func(*env, []msg) {}, 2 * time.Second},
+		{"a released message's delay is over", func(e *env, got []msg) {
+			e.release("a", got, consume.Release{HasDelay: true, Delay: 3300 * time.Millisecond})
+		}, 3300 * time.Millisecond},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, e *env) {
+				m := e.topic("a", 1, nil)
+				e.add(m.Open[0], false, numbered(1)...)
+				tc.do(e, e.claimWith(consume.ClaimRequest{Topic: "a", Visibility: 2 * time.Second}))
+				if got, took := e.waited("a"); len(got) != 1 || took != tc.want {
+					t.Errorf("got %d messages after %v, want %v", len(got), took, tc.want)
+				}
+			})
+		})
+	}
+}
+
+// TestReleaseWhileOthersWait: they learn of the delay although they looked before the release.
+func TestReleaseWhileOthersWait(t *testing.T) {
+	inBubble(t, func(t *testing.T, e *env) {
+		m := e.topic("a", 1, nil)
+		e.add(m.Open[0], false, numbered(1)...)
+		held := e.claim("a", 1)
+		go func() {
+			time.Sleep(8100 * time.Millisecond)
+			e.release("a", held, consume.Release{HasDelay: true, Delay: 1200 * time.Millisecond})
+		}()
+		if got, took := e.waited("a"); len(got) != 1 || took != 9300*time.Millisecond {
+			t.Errorf("got %d messages after %v", len(got), took)
+		}
+	})
+}
+
+// TestDelayedBesideDue: a message that is not visible yet is not claimed with one that is, and a poll
+// that finds only delayed ones goes on waiting until the first is visible.
+func TestDelayedBesideDue(t *testing.T) {
+	inBubble(t, func(t *testing.T, e *env) {
+		m := e.topic("a", 1, func(topic *meta.Topic, _ *meta.Subscription) { topic.Config.DefaultDelay = time.Second })
+		start := time.Now()
+		visible := []time.Duration{3 * time.Second, 3 * time.Second, 9 * time.Second}
+		e.delay.promote = func(now queue.Millis) (int, queue.Millis, error) {
+			n := 0
+			for len(visible) > 0 && now >= queue.MillisOf(start.Add(visible[0])) {
+				e.add(m.Open[0], false, numbered(1)...)
+				visible = visible[1:]
+				n++
+			}
+			if len(visible) == 0 {
+				return n, 0, nil
+			}
+			return n, queue.MillisOf(start.Add(visible[0])), nil
+		}
+		for _, want := range []struct {
+			n  int
+			at time.Duration
+		}{{2, 3 * time.Second}, {1, 9 * time.Second}, {0, 29 * time.Second}} {
+			if got, _ := e.waited("a"); len(got) != want.n || time.Since(start) != want.at {
+				t.Errorf("got %d messages at %v, want %d at %v", len(got), time.Since(start), want.n, want.at)
+			}
+		}
+	})
+}
+
+func TestPromotionFails(t *testing.T) {
+	for _, tc := range []struct {
+		kind queue.Kind
+		code queue.Code
+	}{{queue.KindUnavailable, queue.CodeUnavailable}, {queue.KindCorrupt, ""}, {queue.KindConflict, ""}} {
+		e := newEnv(t, options{})
+		m := e.topic("a", 1, func(topic *meta.Topic, _ *meta.Subscription) { topic.Config.DefaultDelay = time.Second })
+		e.delay.promote = func(queue.Millis) (int, queue.Millis, error) {
+			return 0, 0, &queue.Error{Op: "promote", Kind: tc.kind}
+		}
+		_, err := e.svc.Claim(t.Context(), consume.ClaimRequest{Topic: "a", Subscription: "sub"})
+		if tc.code != "" {
+			wantCode(t, err, tc.code)
+		} else if err != nil {
+			t.Error(err)
+		}
+		e.add(m.Open[0], false, numbered(1)...)
+		wantOffsets(t, "what is there", e.claim("a", 1), 0)
+	}
+}
+
+func TestWaitCanceled(t *testing.T) {
+	inBubble(t, func(t *testing.T, e *env) {
+		e.topic("a", 1, nil)
+		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+		defer cancel()
+		start := time.Now()
+		_, err := e.svc.Claim(ctx, consume.ClaimRequest{Topic: "a", Subscription: "sub", Wait: queue.MaxWait})
+		wantCode(t, err, queue.CodeCanceled)
+		if took := time.Since(start); took != 1500*time.Millisecond {
+			t.Errorf("took %v", took)
+		}
+	})
+}
+
+func TestWaitEndsWhenTheTopicGoes(t *testing.T) {
+	inBubble(t, func(t *testing.T, e *env) {
+		m := e.topic("a", 1, nil)
+		go func() {
+			time.Sleep(time.Second / 2)
+			e.names.drop("a")
+			e.hub.Signal(m.ID())
+		}()
+		_, err := e.svc.Claim(t.Context(), consume.ClaimRequest{Topic: "a", Subscription: "sub", Wait: queue.MaxWait})
+		wantCode(t, err, queue.CodeTopicNotFound)
+	})
+}
+
+func TestManyWait(t *testing.T) {
+	inBubble(t, func(t *testing.T, e *env) {
+		m := e.topic("a", 1, nil)
+		const n = 20
+		got := make(chan int, n)
+		for range n {
+			go func() {
+				ms, _ := e.waited("a")
+				got <- len(ms)
+			}()
+		}
+		time.Sleep(500 * time.Millisecond)
+		e.add(m.Open[0], false, numbered(5)...)
+		e.hub.Signal(m.ID())
+		sum := 0
+		for range n {
+			sum += <-got
+		}
+		if sum != 5 {
+			t.Errorf("%d messages were claimed, want 5", sum)
+		}
+	})
+}
