@@ -65,7 +65,7 @@ func fill(t *testing.T, rng *rand.Rand, v reflect.Value) {
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		v.SetUint(1 + rng.Uint64()>>(65-bits))
 	case reflect.String:
-		v.SetString("x" + strconv.FormatUint(rng.Uint64()>>(rng.IntN(64)), 36))
+		v.SetString("x" + strconv.FormatUint(rng.Uint64()>>rng.IntN(64), 36))
 	case reflect.Array:
 		for i := range v.Len() {
 			fill(t, rng, v.Index(i))

@@ -10,8 +10,9 @@ import (
 // What every driver needs, so that all refuse the same input in the same words.
 
 const (
-	// MaxPKBytes and MaxSKBytes bound the parts of a key (DynamoDB's bounds).
+	// MaxPKBytes bounds the partition key (as DynamoDB does).
 	MaxPKBytes = 2048
+	// MaxSKBytes bounds the sort key (as DynamoDB does).
 	MaxSKBytes = 1024
 )
 

@@ -213,7 +213,7 @@ func TestHeadAgainstModel(t *testing.T) {
 			h := item.Record.(*meta.Head)
 			var op meta.Op
 			refused := false
-			apply := func() {}
+			var apply func()
 			switch rapid.IntRange(0, 9).Draw(t, "op") {
 			default:
 				var refs []meta.Ref

@@ -79,12 +79,13 @@ func appendForEver(path string) error {
 				res, err := s.Apply(ctx, meta.Append{
 					Segment: crashSegment, Refs: []meta.Ref{crashRef(n)}, Payload: &meta.Payload{ID: id, Data: make([]byte, 1000)},
 				})
-				if meta.IsRefused(err, meta.ReasonTailFull) {
+				switch {
+				case meta.IsRefused(err, meta.ReasonTailFull):
 					n -= 8
-				} else if err != nil {
+				case err != nil:
 					failed <- err
 					return
-				} else {
+				default:
 					out.Lock()
 					fmt.Println(n, res.Offset)
 					out.Unlock()
@@ -157,7 +158,7 @@ func checkAcked(t *testing.T, path string, acked map[queue.Offset]uint64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
+	defer func() { _ = s.Close() }()
 	h, _, err := meta.Fetch[*meta.Head](t.Context(), s, meta.HeadKey(crashSegment))
 	if err != nil {
 		t.Fatal(err)

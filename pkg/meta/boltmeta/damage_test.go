@@ -81,7 +81,7 @@ func useDamaged(t *testing.T, data []byte) {
 	if bad(err) {
 		return
 	}
-	defer s.Close()
+	defer func() { _ = s.Close() }()
 	for i := range 20 {
 		item, err := s.Get(t.Context(), meta.NameKey(fmt.Sprintf("n%d.%d", i, i)))
 		if !bad(err) && item.Record.(*meta.Name).Link != "some.other.name" {
@@ -111,7 +111,7 @@ func TestVerifyAcceptsWhatBoltWrites(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer db.Close()
+	defer func() { _ = db.Close() }()
 	err = db.View(func(tx *bolt.Tx) error {
 		for err := range tx.Check() {
 			t.Error(err)

@@ -6,12 +6,11 @@ import (
 	"context"
 	"fmt"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
-
-	"path/filepath"
 
 	"github.com/spillway-mq/spillway/pkg/meta"
 	"github.com/spillway-mq/spillway/pkg/meta/boltmeta"

@@ -74,7 +74,8 @@ func (q *requestQueue) take(n int, into []*request) (batch []*request, ended boo
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n = min(n, len(q.waiting))
-	batch = append(into[:0], q.waiting[:n]...)
+	batch = into[:0]
+	batch = append(batch, q.waiting[:n]...)
 	rest := copy(q.waiting, q.waiting[n:])
 	clear(q.waiting[rest:]) // for the garbage collector
 	q.waiting = q.waiting[:rest]

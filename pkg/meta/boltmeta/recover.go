@@ -73,18 +73,21 @@ func (s *Store) failed(tx *bolt.Tx, f *failure, err error) error {
 		if readErr == nil && (f.txid == 0 || at < f.txid) {
 			return err
 		}
-		if readErr == nil {
-			err = &queue.Error{
-				Op: "commit", Subject: s.path, Kind: queue.KindOutcomeUnknown,
-				Message: "the commit was written but may not be on disk", Err: err,
-			}
-		}
 	}
 	s.durable.fail()
-	if openErr := s.reopen(err); openErr != nil && f.txid == 0 {
-		return openErr
+	reopenErr := s.reopen(err)
+	if f.txid == 0 {
+		return err // there was no commit
 	}
-	return err
+	if reopenErr == nil {
+		if at, readErr := s.txidInFile(); readErr == nil && at < f.txid {
+			return err
+		}
+	}
+	return &queue.Error{
+		Op: "commit", Subject: s.path, Kind: queue.KindOutcomeUnknown,
+		Message: "the commit may or may not have been written", Err: err,
+	}
 }
 
 // endTx rolls back what bbolt has not rolled back itself.

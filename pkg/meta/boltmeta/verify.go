@@ -61,18 +61,21 @@ func verifyFile(path string, lockTimeout time.Duration) error {
 	if err != nil {
 		return err
 	}
-	pageSize := db.Info().PageSize
-	err = errors.Join(verifyPages(path, pageSize, info.Size()), db.Close())
-	return err
+	return errors.Join(verifyPages(path, db.Info().PageSize), db.Close())
 }
 
-func verifyPages(path string, pageSize int, size int64) error {
+// verifyPages needs the lock to be held: until then another process may change the file.
+func verifyPages(path string, pageSize int) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	v := verifier{file: f, pageSize: int64(pageSize), pages: uint64(size) / uint64(pageSize)} // #nosec G115 -- sizes
+	defer func() { _ = f.Close() }() // it was only read
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	v := verifier{file: f, pageSize: int64(pageSize), pages: uint64(info.Size()) / uint64(pageSize)} // #nosec G115 -- sizes
 	m, err := v.newestMeta()
 	if err == nil {
 		err = v.verify(m)
@@ -287,7 +290,10 @@ func settleMeta(path string) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	return errors.Join(rewriteMeta(f), f.Close())
+}
+
+func rewriteMeta(f *os.File) error {
 	// Wherever the second meta page is, the first tells the page size, if it is valid; if not, the
 	// second was, and is the older or the only one: a sync of it alone is all that is left.
 	first := make([]byte, pageHeader+metaSize)

@@ -31,8 +31,11 @@ func TestViolations(t *testing.T) {
 		{"page replaced blindly", page(1), meta.Put{Record: page(2), Version: 2}, "immutable", false},
 		{"page replaced by its equal", page(1), meta.Put{Record: page(1), Version: 2}, "", true},
 		{"page replaced by compare-and-swap", page(1), meta.Put{Record: page(2), If: meta.At(1), Version: 2}, "", true},
-		{"payload replaced", &meta.Payload{ID: "x", Data: []byte("a")},
-			meta.Put{Record: &meta.Payload{ID: "x", Data: []byte("b")}, If: meta.At(1), Version: 2}, "immutable", false},
+		{
+			"payload replaced", &meta.Payload{ID: "x", Data: []byte("a")},
+			meta.Put{Record: &meta.Payload{ID: "x", Data: []byte("b")}, If: meta.At(1), Version: 2},
+			"immutable", false,
+		},
 		{"payload id used again by an append", &meta.Payload{ID: "x", Data: []byte("a")}, meta.Append{
 			Segment: "seg", Refs: page(1).Refs, Payload: &meta.Payload{ID: "x", Data: []byte("b")},
 		}, "used again", false},

@@ -57,7 +57,8 @@ func testTransactRefused(t *testing.T, h Harness) {
 			good := appendOf(ref(2, 3))
 			good.Payload = &meta.Payload{ID: "0001", Data: []byte("x")}
 			ops := []meta.Op{
-				good, first, meta.Put{Record: name(2), If: meta.Absent(), Version: 2},
+				good, first,
+				meta.Put{Record: name(2), If: meta.Absent(), Version: 2},
 				meta.Delete{Key: meta.NameKey("name001"), If: meta.At(1), Kind: meta.KindName},
 			}
 			stale := good
