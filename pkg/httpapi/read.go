@@ -33,6 +33,9 @@ func (s *server) peek(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if withDelayed && req.Segment != "" {
+		return queue.Invalid("include_delayed", nil, "cannot be given along with segment: a delayed message is in none yet")
+	}
 	var out []wire.Message
 	cursor, inDelayed := strings.CutPrefix(req.Cursor, delayedCursor)
 	if inDelayed && !withDelayed {
@@ -53,7 +56,7 @@ func (s *server) peek(w http.ResponseWriter, r *http.Request) error {
 	}
 	next := ""
 	if withDelayed {
-		if out, next, err = s.peekDelayed(r, topic, cursor, req.Limit, out); err != nil {
+		if out, next, err = s.peekDelayed(r, &req, cursor, out); err != nil {
 			return err
 		}
 	}
@@ -61,8 +64,8 @@ func (s *server) peek(w http.ResponseWriter, r *http.Request) error {
 }
 
 // peekDelayed goes on with the delayed messages once the visible ones are through.
-func (s *server) peekDelayed(r *http.Request, topic, cursor string, limit int, out []wire.Message) ([]wire.Message, string, error) {
-	room := limit - len(out)
+func (s *server) peekDelayed(r *http.Request, req *consume.PeekRequest, cursor string, out []wire.Message) ([]wire.Message, string, error) {
+	topic, room := req.Topic, req.Limit-len(out)
 	if room <= 0 {
 		// One message is asked for to learn whether there are any: a cursor that leads to
 		// nothing would be no lie, but a needless call.
@@ -77,7 +80,9 @@ func (s *server) peekDelayed(r *http.Request, topic, cursor string, limit int, o
 		return nil, "", err
 	}
 	for i := range page {
-		out = append(out, delayedMessage(&page[i], true))
+		if page[i].Visible >= req.From {
+			out = append(out, delayedMessage(&page[i], true))
+		}
 	}
 	if next != "" {
 		next = delayedCursor + next

@@ -8,7 +8,7 @@
 // Vocabulary: a path is the way from the top of the text to a field; "request" stands for the top.
 //
 // Invariants: every error is a *queue.Error of KindInvalid or KindTooLarge; memory is bounded by a
-// small multiple of the input; null means "absent"; a number that no type can hold is given as the
+// small multiple of the input; null means that a field is absent; a number that no type can hold is given as the
 // nearest one that it can, so that the check of the field's own limit, which the caller makes, names
 // that limit.
 //
@@ -16,6 +16,7 @@
 package strictjson
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -159,7 +160,7 @@ func (s *state) mapping(v reflect.Value) error {
 			return queue.Invalid(s.field(), nil, "is given twice")
 		}
 		elem.SetZero()
-		if err := s.value(elem); err != nil {
+		if err := s.entry(elem); err != nil {
 			return err
 		}
 		v.SetMapIndex(key, elem)
@@ -172,8 +173,17 @@ func (s *state) slice(v reflect.Value) error {
 	zero := reflect.Zero(v.Type().Elem())
 	return s.array(func() error {
 		v.Set(reflect.Append(v, zero))
-		return s.value(v.Index(v.Len() - 1))
+		return s.entry(v.Index(v.Len() - 1))
 	})
+}
+
+// entry reads an entry of an array or a map. Of a field null means that it is absent; an entry is
+// there, and null is no value for it unless it is a pointer.
+func (s *state) entry(v reflect.Value) error {
+	if v.Kind() != reflect.Pointer && bytes.HasPrefix(s.data[s.pos:], []byte("null")) {
+		return queue.Invalid(s.field(), nil, "must not be null")
+	}
+	return s.value(v)
 }
 
 func (s *state) number(v reflect.Value) error {
