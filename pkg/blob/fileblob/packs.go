@@ -69,6 +69,9 @@ func (s *Store) load() error {
 			return ioError("remove stale upload", name, err)
 		}
 	}
+	if err = s.loadShards(); err != nil {
+		return err
+	}
 	names, err := s.disk.ReadDir(packsDir)
 	if err != nil {
 		return ioError("read folder", packsDir, err)
@@ -86,6 +89,28 @@ func (s *Store) load() error {
 	return nil
 }
 
+// loadShards syncs the names of object files, for the reason that loadPack gives.
+func (s *Store) loadShards() error {
+	names, err := s.disk.ReadDir(objectsDir)
+	if err != nil {
+		return ioError("read folder", objectsDir, err)
+	}
+	if err = s.syncDir(objectsDir); err != nil {
+		return ioError("sync folder", objectsDir, err)
+	}
+	for _, name := range names {
+		shard, ok := parseHex(name)
+		if !ok || len(name) != 2 {
+			continue
+		}
+		if err = s.syncDir(shardDir(byte(shard))); err != nil { // #nosec G115 -- two digits
+			return ioError("sync folder", name, err)
+		}
+		s.shards[shard].Store(true)
+	}
+	return nil
+}
+
 func (s *Store) loadPack(seq uint32) error {
 	s.lastSeq = max(s.lastSeq, seq)
 	p := &pack{packInfo: packInfo{seq: seq}, live: liveUnknown, sealed: true}
@@ -93,7 +118,13 @@ func (s *Store) loadPack(seq uint32) error {
 	if err != nil {
 		return ioError("open pack", p.name(), err)
 	}
-	size, err := f.Size()
+	// A killed process may have left entries that are in the system's memory only. What is shown
+	// from now on must not vanish with the power.
+	err = s.sync(f)
+	var size int64
+	if err == nil {
+		size, err = f.Size()
+	}
 	header := make([]byte, min(size, packHeader))
 	if err == nil {
 		_, err = f.ReadAt(header, 0)
