@@ -145,18 +145,16 @@ func (a *app) consume(ctx context.Context, topic, subscription string, f consume
 		p := &printer{w: bufio.NewWriterSize(a.Stdout, 64<<10), format: f.output}
 		handle, o.Flush = p.handle, p.flush
 	}
-	started := time.Now()
 	stats, err := drain.Run(ctx, s.client, o, handle)
-	took := time.Since(started)
 	if err != nil && stats.Done+stats.Failed == 0 {
 		return err
 	}
 	if !f.quiet {
-		_, _ = fmt.Fprintf(a.Stderr, "consumed %s, %s in %s\n", messagesText(stats.Done, stats.Failed, took),
-			units.FormatBytes(float64(stats.Bytes)), took.Round(time.Millisecond))
+		_, _ = fmt.Fprintf(a.Stderr, "consumed %s, %s in %s\n", messagesText(stats.Done, stats.Failed, stats.Took),
+			units.FormatBytes(float64(stats.Bytes)), stats.Took.Round(time.Millisecond))
 	}
 	if f.checksum {
-		_, _ = fmt.Fprintf(a.Stderr, "checksum %s of %s messages\n", stats.Sum.String(), units.Group(int64(stats.Sum.Count))) // #nosec G115 -- a count
+		_, _ = fmt.Fprintf(a.Stderr, "checksum %s of %s\n", stats.Sum.String(), countOf(stats.Sum.Count))
 	}
 	switch {
 	case errors.Is(err, syscall.EPIPE):

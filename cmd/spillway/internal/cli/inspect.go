@@ -39,10 +39,15 @@ func messageJSON(m *client.Received, body []byte) wire.Message {
 	} else {
 		out.KeyBase64 = base64.StdEncoding.EncodeToString(m.Key)
 	}
-	if utf8.Valid(body) {
+	switch {
+	case len(body) == 0 && m.Size > 0: // not told
+	case utf8.Valid(body):
 		out.Body = client.Of(string(body))
-	} else {
+	default:
 		out.BodyBase64 = client.Of(base64.StdEncoding.EncodeToString(body))
+	}
+	if m.Err != nil {
+		out.Error = wire.ErrorOf(m.Err)
 	}
 	return out
 }
@@ -73,17 +78,16 @@ func (a *app) printMessages(ctx context.Context, s *connection, list []*client.R
 		out = newTable(a.Stdout, "ID", "KEY", "CREATED", "VISIBLE", "SIZE", "BODY")
 	}
 	for _, m := range list {
-		if !s.json {
-			body := "(by reference)"
-			if !m.ByReference() {
-				body = bodyCell(m.Body)
-			}
-			out.add(idOf(m), string(m.Key), timeOf(m.Created), timeOf(m.Visible), m.Size, body)
+		if out != nil {
+			out.add(idOf(m), string(m.Key), timeOf(m.Created), timeOf(m.Visible), m.Size, listedBody(m))
 			continue
 		}
-		body, err := m.Bytes(ctx)
-		if err != nil {
-			return err
+		var body []byte
+		var err error
+		if m.Err == nil {
+			if body, err = m.Bytes(ctx); err != nil {
+				return err
+			}
 		}
 		line, err := jsonLine(messageJSON(m, body))
 		if err != nil {
@@ -97,6 +101,19 @@ func (a *app) printMessages(ctx context.Context, s *connection, list []*client.R
 		return out.flush()
 	}
 	return nil
+}
+
+// listedBody is what a table shows of a body without fetching it.
+func listedBody(m *client.Received) string {
+	switch {
+	case m.Err != nil:
+		return "(damaged)"
+	case m.ByReference():
+		return "(by reference)"
+	case len(m.Body) == 0 && m.Size > 0:
+		return "(as it was)"
+	}
+	return bodyCell(m.Body)
 }
 
 func (a *app) peekCommand() *cobra.Command {
@@ -239,6 +256,8 @@ func (a *app) delayedEdit() *cobra.Command {
 				if err != nil {
 					return err
 				}
+				// The answer does not repeat the body.
+				m.Body = edit.Body
 				return a.printMessages(ctx, s, []*client.Received{m})
 			})
 		},

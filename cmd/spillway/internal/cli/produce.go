@@ -178,6 +178,8 @@ func (a *app) produce(ctx context.Context, words []string, f produceFlags) error
 	}
 	failed := counts.Failed.Load()
 	switch {
+	case errors.Is(err, load.ErrFailFast):
+		return &exit.PartialError{Failed: failed, Total: counts.Read.Load(), What: "produced, and it stopped there"}
 	case err != nil && !errors.Is(err, exit.ErrInterrupted) && counts.Sent.Load() == 0:
 		return inputError(src, err)
 	case err != nil:
@@ -237,10 +239,10 @@ func (a *app) printProduced(s *connection, c *load.Counts, sum digest.Sum, took 
 	_, err := fmt.Fprintf(a.Stdout, "produced %s, %s in %s\n", messagesText(sent, out.Failed, took),
 		units.FormatBytes(float64(out.Bytes)), took.Round(time.Millisecond))
 	if out.DelayIgnored > 0 {
-		_, _ = fmt.Fprintf(a.Stderr, "spillway: the delay of %d messages was ignored: the topic's default_delay is 0\n", out.DelayIgnored)
+		_, _ = fmt.Fprintf(a.Stderr, "spillway: the delay of %s was ignored: the topic's default_delay is 0\n", countOf(out.DelayIgnored))
 	}
 	if checksum && err == nil {
-		_, err = fmt.Fprintf(a.Stdout, "checksum %s of %s messages\n", out.Checksum, units.Group(int64(sum.Count))) // #nosec G115 -- a count
+		_, err = fmt.Fprintf(a.Stdout, "checksum %s of %s\n", out.Checksum, countOf(sum.Count))
 	}
 	return err
 }

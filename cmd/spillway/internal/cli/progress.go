@@ -44,24 +44,29 @@ func startProgress(w io.Writer, total int64, state func() (read int64, text stri
 		progressbar.OptionSpinnerType(14),
 		progressbar.OptionSetSpinnerChangeInterval(0),
 	)
+	draw := func() {
+		read, text := state()
+		if total >= 0 {
+			// A bar that is full ends itself, and would be drawn no more.
+			read = min(read, total-1)
+		}
+		bar.Describe(text)
+		// Of a bar that cannot be drawn there is nothing to say.
+		_ = bar.Set64(max(read, 0))
+	}
 	go func() {
 		defer close(p.done)
 		ticker := time.NewTicker(progressEvery)
 		defer ticker.Stop()
+		draw()
 		for {
 			select {
 			case <-p.stop:
-				// Of a bar that cannot be drawn there is nothing to say.
 				_ = bar.Clear()
 				return
 			case <-ticker.C:
+				draw()
 			}
-			read, text := state()
-			if total >= 0 {
-				read = min(read, total-1)
-			}
-			bar.Describe(text)
-			_ = bar.Set64(max(read, 0))
 		}
 	}()
 	return p
@@ -83,9 +88,17 @@ func rate(n uint64, d time.Duration) string {
 }
 
 func messagesText(sent, failed uint64, d time.Duration) string {
-	s := fmt.Sprintf("%s messages, %s/s", units.Group(int64(sent)), rate(sent, d)) // #nosec G115 -- a count
+	s := fmt.Sprintf("%s, %s/s", countOf(sent), rate(sent, d))
 	if failed > 0 {
 		s += fmt.Sprintf(", %s failed", units.Group(int64(failed))) // #nosec G115 -- a count
 	}
 	return s
+}
+
+// countOf counts messages in words.
+func countOf(n uint64) string {
+	if n == 1 {
+		return "1 message"
+	}
+	return units.Group(int64(n)) + " messages" // #nosec G115 -- a count
 }

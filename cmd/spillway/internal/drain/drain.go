@@ -74,6 +74,8 @@ type Stats struct {
 	// Done were handled and acknowledged (or only handled, with NoAck); Failed were not.
 	Done, Failed, Bytes uint64
 	Sum                 digest.Sum
+	// Took is the time to the last message that was settled, without the wait for more.
+	Took time.Duration
 }
 
 type loop struct {
@@ -84,13 +86,15 @@ type loop struct {
 	left                atomic.Int64
 	done, failed, bytes atomic.Uint64
 	sum                 digest.Shared
+	began               time.Time
+	took                atomic.Int64 // nanoseconds
 	stop                context.CancelCauseFunc
 }
 
 // Run works until ctx ends, Max is reached or, without Follow, nothing is left. The error is what
 // ended it early: the server's, a handler's StopError's cause, or nil after ctx ended.
 func Run(ctx context.Context, c *client.Client, o Options, handle Handler) (Stats, error) {
-	l := &loop{client: c, options: o, handle: handle}
+	l := &loop{client: c, options: o, handle: handle, began: time.Now()}
 	if l.options.Max == 0 {
 		l.options.Max = 1 << 62
 	}
@@ -106,7 +110,7 @@ func Run(ctx context.Context, c *client.Client, o Options, handle Handler) (Stat
 		})
 	}
 	wg.Wait()
-	stats := Stats{Done: l.done.Load(), Failed: l.failed.Load(), Bytes: l.bytes.Load(), Sum: l.sum.Sum()}
+	stats := Stats{Done: l.done.Load(), Failed: l.failed.Load(), Bytes: l.bytes.Load(), Sum: l.sum.Sum(), Took: time.Duration(l.took.Load())}
 	var end *ended
 	if errors.As(context.Cause(ctx), &end) {
 		return stats, end.err
@@ -132,6 +136,7 @@ func (l *loop) work(ctx context.Context) error {
 		l.left.Add(n - int64(len(messages)))
 		if len(messages) > 0 {
 			err = errors.Join(err, l.settleClaim(ctx, messages))
+			l.took.Store(int64(time.Since(l.began)))
 		}
 		switch {
 		case ctx.Err() != nil:

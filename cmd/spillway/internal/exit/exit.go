@@ -173,6 +173,9 @@ func Line(err error, endpoint string) string {
 	var api *client.APIError
 	if errors.As(err, &api) {
 		line = answerLine(api)
+		if api.Retryable {
+			line += "; try again"
+		}
 	}
 	if e.Field != "" && !strings.Contains(line, e.Field) {
 		line += " (field " + e.Field + ")"
@@ -211,10 +214,6 @@ func hintOf(c queue.Code) string {
 		return "give the server's token with --token-file FILE or in SPILLWAY_TOKEN"
 	case queue.CodeTooManyInFlight:
 		return "ack or release what is claimed, or wait until its claims expire"
-	case queue.CodeThrottled, queue.CodeUnavailable:
-		return "try again"
-	case queue.CodeAlreadyPromoted:
-		return "it is an ordinary message now"
 	default:
 		return ""
 	}

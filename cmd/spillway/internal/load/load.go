@@ -46,6 +46,9 @@ type Counts struct {
 	Keyless, Ignored atomic.Uint64
 }
 
+// ErrFailFast ends a run that was told to stop at the first failure, which has been reported.
+var ErrFailFast = errors.New("stopped at the first failure")
+
 // slabBytes is how much memory is taken at once for bodies and keys, which the reader uses again.
 const slabBytes = 1 << 20
 
@@ -84,7 +87,7 @@ func (l *run) loop(ctx context.Context, r input.Reader, s Sender) error {
 		case errors.As(err, &bad):
 			l.counts.Read.Add(1)
 			if l.failed(bad.Line, bad.Err); l.options.FailFast {
-				return err
+				return ErrFailFast
 			}
 			continue
 		case err != nil:
@@ -109,7 +112,7 @@ func (l *run) send(ctx context.Context, s Sender, rec *input.Record) error {
 		if result.Err != nil {
 			l.failed(line, result.Err)
 			if l.options.FailFast {
-				l.fail(result.Err)
+				l.fail(ErrFailFast)
 			}
 			return
 		}
