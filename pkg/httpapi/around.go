@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"io"
 	"net/http"
 
 	"github.com/spillway-mq/spillway/pkg/queue"
@@ -44,6 +43,3 @@ func (s *server) object(w http.ResponseWriter, r *http.Request) {
 	}
 	s.Objects.ServeHTTP(w, r)
 }
-
-// drain reads what is left of a small body, so that the connection can be used again.
-func drain(r io.Reader) { _, _ = io.CopyN(io.Discard, r, 64<<10) }

@@ -132,9 +132,15 @@ func (s *server) deliver(w http.ResponseWriter, r *http.Request, deliveries []co
 func (s *server) sendFrames(w http.ResponseWriter, frames []*wire.Frame, _ listing) error {
 	var total int64
 	heads := make([][]byte, len(frames))
+	var cut []*bytes.Buffer
+	defer func() {
+		for _, buf := range cut {
+			s.recycle(buf)
+		}
+	}()
 	for i, f := range frames {
 		if buf := s.shrink(f); buf != nil {
-			defer s.recycle(buf)
+			cut = append(cut, buf)
 		}
 		heads[i] = f.AppendHeader(nil)
 		total += int64(len(heads[i]) + len(f.Payload))

@@ -154,8 +154,15 @@ func TestAuth(t *testing.T) {
 		header string
 		ok     bool
 	}{
-		{"", false}, {"Bearer", false}, {"Bearer ", false}, {"Bearer s3cre", false}, {"Bearer s3cret2", false},
-		{"Basic s3cret", false}, {"s3cret", false}, {"Bearer s3cret", true}, {"bearer s3cret", true},
+		{"", false},
+		{"Bearer", false},
+		{"Bearer ", false},
+		{"Bearer s3cre", false},
+		{"Bearer s3cret2", false},
+		{"Basic s3cret", false},
+		{"s3cret", false},
+		{"Bearer s3cret", true},
+		{"bearer s3cret", true},
 	} {
 		for _, target := range []string{"/v1/topics", "/readyz", "/metrics", "/v1/openapi.yaml"} {
 			got := a.do(t, "GET", target, "", "Authorization", c.header)

@@ -42,7 +42,6 @@ func readBody(w http.ResponseWriter, r *http.Request, buf *bytes.Buffer) error {
 		return unsupported("Content-Encoding", "is not taken")
 	}
 	if r.ContentLength > queue.MaxRequestBytes {
-		drain(r.Body)
 		return queue.TooLarge("request", queue.MaxRequestBytes, r.ContentLength)
 	}
 	if r.ContentLength > 0 {

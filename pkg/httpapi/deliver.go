@@ -2,11 +2,10 @@ package httpapi
 
 import (
 	"bytes"
+	"encoding/base64"
 	"net/http"
 	"strings"
 	"unicode/utf8"
-
-	"encoding/base64"
 
 	"github.com/spillway-mq/spillway/pkg/batch"
 	"github.com/spillway-mq/spillway/pkg/blob"

@@ -3,7 +3,6 @@ package httpapi_test
 import (
 	"context"
 	"net/http"
-	"sync"
 	"testing"
 	"time"
 
@@ -31,7 +30,6 @@ func delayedID() queue.DelayedID {
 
 // fakes implement every use case. They keep the last requests, and answer what a test sets.
 type fakes struct {
-	mu sync.Mutex // guards all below
 	// err, if set, is what every method answers.
 	err error
 
@@ -66,7 +64,7 @@ type fakes struct {
 func (f *fakes) deps() httpapi.Deps {
 	return httpapi.Deps{
 		Topics: topicFakes{f}, Subscriptions: f, Produce: f, Consume: f, Reading: f, Delayed: delayedFakes{f},
-		IDs: queue.NewIDs(nil), Clock: func() time.Time { return now.Time() },
+		IDs: queue.NewIDs(nil), Clock: now.Time,
 		Spec: []byte("openapi: 3.1.0\n"),
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/plain")
@@ -153,7 +151,7 @@ func (f *fakes) answerFor(n int, errs []error) produce.Answer {
 	var a produce.Answer
 	for i := range n {
 		run := produce.Run{First: i, Count: 1, ID: queue.MessageID{Segment: segmentA, Offset: queue.Offset(17 + i)}, Created: now, Visible: now}
-		if errs != nil && errs[i] != nil {
+		if i < len(errs) && errs[i] != nil {
 			run = produce.Run{First: i, Count: 1, Err: errs[i]}
 		}
 		a.Runs = append(a.Runs, run)

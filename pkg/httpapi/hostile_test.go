@@ -274,14 +274,17 @@ func TestFeaturesThatAreNotThere(t *testing.T) {
 
 func TestHostileBatchHeaders(t *testing.T) {
 	for _, h := range [][]string{
-		{"Spillway-Producer-Id", "p"}, {"Spillway-Producer-Sequence", "1"},
+		{"Spillway-Producer-Id", "p"},
+		{"Spillway-Producer-Sequence", "1"},
 		{"Spillway-Producer-Id", "p", "Spillway-Producer-Id", "p", "Spillway-Producer-Sequence", "1"},
 		{"Spillway-Producer-Id", "p", "Spillway-Producer-Sequence", "1", "Spillway-Producer-Sequence", "1"},
 		{"Spillway-Producer-Id", "p", "Spillway-Producer-Sequence", "-1"},
 		{"Spillway-Producer-Id", "p", "Spillway-Producer-Sequence", "9007199254740992"},
 		{"Spillway-Producer-Id", "\xff", "Spillway-Producer-Sequence", "1"},
 		{"Spillway-Producer-Id", "", "Spillway-Producer-Sequence", "1"},
-		{"Idempotency-Key", ""}, {"Idempotency-Key", "a", "Idempotency-Key", "b"}, {"Idempotency-Key", "\x01"},
+		{"Idempotency-Key", ""},
+		{"Idempotency-Key", "a", "Idempotency-Key", "b"},
+		{"Idempotency-Key", "\x01"},
 	} {
 		got := newAPI().do(t, "POST", "/v1/topics/orders/messages", "batch", append([]string{"Content-Type", wire.MediaTypeBatch}, h...)...)
 		if got.StatusCode != 400 || got.fault().Details == nil || got.fault().Details.Field == "" {

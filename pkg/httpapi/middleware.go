@@ -146,10 +146,10 @@ func (s *server) authorized(r *http.Request) bool {
 // half an answer is out already, cutting the connection is the one way to say that it is not whole:
 // abort says so.
 func (s *server) recovered(a *answer, r *http.Request, p any) (abort bool) {
-	switch {
-	case p == nil:
+	switch p {
+	case nil:
 		return false
-	case p == http.ErrAbortHandler: //nolint:errorlint // compared by identity, as net/http does
+	case http.ErrAbortHandler: // compared by identity, as net/http does
 		a.code = queue.CodeCanceled
 		return true
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -221,7 +222,7 @@ func TestOneBadEntryDoesNotFailTheOthers(t *testing.T) {
 			t.Errorf("%s: %s", name, w)
 			continue
 		}
-		list := append(lists["results"], lists["uploads"]...)
+		list := slices.Concat(lists["results"], lists["uploads"])
 		if len(list) != 2 || list[0].Error != nil || list[0].ID+list[0].Object == "" || list[1].Error == nil || list[1].Error.Details.Field != c.field {
 			t.Errorf("%s: %s", name, w)
 		}

@@ -55,7 +55,7 @@ func (s *server) readSubscription(w http.ResponseWriter, r *http.Request) (topic
 		return topic, name, patch, nil, err
 	}
 	var in wire.SubscriptionConfig
-	if err = s.readJSON(w, r, &in); err != nil {
+	if err := s.readJSON(w, r, &in); err != nil {
 		return topic, name, patch, nil, err
 	}
 	patch, err = subscriptionPatch(in)
