@@ -144,9 +144,9 @@ func (s *Service) look(ctx context.Context, c *call) ([]Delivery, error) {
 		*c = want
 		c.now = s.clock.Millis()
 		s.visit(ctx, c)
-		if c.sealed {
+		if c.sealed && len(c.holds) == 0 {
 			// The segments that succeed it are unknown here.
-			if m, err := s.topics.Reload(ctx, c.m.Name); err == nil && m.ID() == c.m.ID() && len(c.holds) == 0 {
+			if m, err := s.topics.Reload(ctx, c.m.Name); err == nil && m.ID() == c.m.ID() {
 				c.m = m
 				s.visit(ctx, c)
 			}
@@ -249,13 +249,13 @@ func (s *Service) claimFrom(ctx context.Context, c *call, seg *meta.Segment) err
 	if cur, err = s.bury(ctx, c, seg, v, cur); err != nil {
 		c.fail(err) // what cannot be buried now stays where it is; others go on
 	}
-	isolated := false
+	isolated, firsts := false, false
 	for try := range maxTries {
 		p, err := c.newPlan(ctx, seg, v, cur)
 		if err != nil {
 			return err
 		}
-		p.isolated = isolated
+		p.isolated, p.firsts = isolated, firsts
 		if err := p.make(ctx); err != nil {
 			return err
 		}
@@ -269,7 +269,7 @@ func (s *Service) claimFrom(ctx context.Context, c *call, seg *meta.Segment) err
 		}
 		if made {
 			c.accept(p)
-			isolated = isolated || p.isolated || p.split
+			isolated, firsts = p.isolated, p.firsts
 			if !p.cut.tired || c.messages <= 0 {
 				c.learn(p)
 				return nil

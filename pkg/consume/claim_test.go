@@ -345,3 +345,22 @@ func TestVisibility(t *testing.T) {
 	wantCode(t, errs[0], queue.CodeClaimLost)
 	e.ack("a", again)
 }
+
+// TestSubscriptionsAreApart: what one does with a message is nothing to another.
+func TestSubscriptionsAreApart(t *testing.T) {
+	e := newEnv(t, options{})
+	m := e.topic("a", 1, nil)
+	e.add(m.Open[0], true, numbered(3)...)
+	second := *m.Subscriptions["sub"]
+	second.Name, second.ID = "second", e.ids.Subscription()
+	m.Subscriptions["second"] = &second
+	got := e.claim("a", 10)
+	e.ack("a", got)
+	other := e.claimWith(consume.ClaimRequest{Topic: "a", Subscription: "second"})
+	wantOffsets(t, "the other's", other, 0, 1, 2)
+	errs, err := e.svc.Ack(t.Context(), "a", "second", receipts(got))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, errs[0], queue.CodeClaimLost)
+}

@@ -195,7 +195,6 @@ func (s *Service) post(ctx context.Context, from mail, end meta.Op, letters []le
 		return nil, err
 	}
 	at := s.clock.Millis()
-	unknown := false
 	for try := range maxTries {
 		var results []meta.Result
 		ops := append([]meta.Op{end}, addressed(dead, refs, slots, at)...)
@@ -206,7 +205,9 @@ func (s *Service) post(ctx context.Context, from mail, end meta.Op, letters []le
 		}
 		if refused, ok := meta.AsRefused(err); ok {
 			if refused.Index == 0 {
-				if cur := cursorIn(refused); unknown && cur != nil && allDone(cur, letters) {
+				// Only who holds messages can end them, so it was an earlier try of ours, or one
+				// that the store's client made.
+				if cur := cursorIn(refused); cur != nil && allDone(cur, letters) {
 					s.hub.Signal(dead.ID())
 					return cur, nil
 				}
@@ -221,7 +222,6 @@ func (s *Service) post(ctx context.Context, from mail, end meta.Op, letters []le
 			continue
 		}
 		if queue.Is(err, queue.KindOutcomeUnknown) {
-			unknown = true
 			cur, rerr := s.reread(ctx, from.sub.ID, from.seg.ID)
 			if rerr == nil && cur != nil && allDone(cur, letters) {
 				s.hub.Signal(dead.ID())

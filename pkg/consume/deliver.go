@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// A payload that cannot be read is tried again after badPauseMin, doubled with each delivery
-	// up to badPauseMax: soon enough for what comes back, rare enough for what does not.
-	badPauseMin = time.Second
-	badPauseMax = time.Minute
+	// A payload that cannot be read is tried again after firstBadPause, doubled with each delivery
+	// up to lastBadPause: soon enough for what comes back, rare enough for what does not.
+	firstBadPause = time.Second
+	lastBadPause  = time.Minute
 	// reasonUnreadable goes with a message whose payload is gone or damaged.
 	reasonUnreadable = "payload_unreadable"
 )
@@ -241,7 +241,7 @@ func (s *Service) putBack(ctx context.Context, c *call, all []*fetched) {
 	for _, f := range all {
 		for _, r := range f.bad {
 			attempts := f.hold.claim.Attempt
-			wait := min(badPauseMin<<min(attempts-1, 10), badPauseMax)
+			wait := min(firstBadPause<<min(attempts-1, 10), lastBadPause)
 			add(f.hold, meta.Retry{OffsetRange: r, Attempts: attempts, NotBefore: c.now.Add(wait), Reason: reasonUnreadable})
 			c.wakeAt(c.now.Add(wait))
 		}
@@ -269,6 +269,7 @@ func (s *Service) giveBack(ctx context.Context, holds []hold) {
 			retries = append(retries, back)
 		}
 		s.release(ctx, h, retries)
+		s.hub.Signal(h.seg.Topic)
 	})
 }
 

@@ -10,8 +10,9 @@
 // Invariants: no message is in two live claims of one subscription; none is delivered before its
 // visible time or after its expiry; a message leaves a subscription only by ack, expiry, truncation
 // or the dead-letter topic; a claim costs at most two reads and one update of metadata per segment
-// that yields (and one read more for each further page of refs that it reaches into), an ack one
-// update per claim, an empty poll none.
+// that yields, an ack one update per claim, an empty poll none. More reads are made for each further
+// page of refs that a claim reaches into, and, while it reads pages, of the head every few seconds,
+// because only the head tells of a truncation.
 //
 // Fairness: of a claim's messages, due ones may take half as long as there are fresh ones, and each
 // kind takes what the other leaves; of a claim of one message a coin decides. So neither a flood of
@@ -20,7 +21,8 @@
 //
 // Poison isolation: nobody said which message of an expired claim failed, so its messages come back
 // in ever smaller runs: at most half of the run, then one by one; at the last delivery before
-// max_deliveries one by one at once. Pieces of one run are never in one answer.
+// max_deliveries one by one at once. Pieces of one run are never in one answer: of what was split, an
+// answer has one piece per segment.
 //
 // Dead letters move by reference, in one transaction with the end of their hold. Where that cannot be
 // (no such topic, or it is sealed) the message is parked: hidden for a while, logged, kept.

@@ -98,11 +98,12 @@ func (e *env) accounted(n int, acked map[string]bool) {
 	}
 }
 
-// eachStep runs each scenario in a bubble, where the pauses between tries take no time.
+// eachStep runs each scenario in a bubble, where the pauses between tries take no time. Besides the
+// standard faults a store's client may send a request twice and give the second answer.
 func eachStep(t *testing.T, scenario func(*testing.T, *fault.Plan)) {
 	fault.EachStep(t, func(t *testing.T, plan *fault.Plan) {
 		synctest.Test(t, func(t *testing.T) { scenario(t, plan) })
-	})
+	}, append(fault.Standard(), fault.Repeat)...)
 }
 
 func TestFaultsOfClaim(t *testing.T) {

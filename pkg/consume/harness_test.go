@@ -47,19 +47,24 @@ type options struct {
 	plan *fault.Plan
 	// bubble takes the time of a synctest bubble.
 	bubble bool
+	// ids are random unless given.
+	ids    *queue.IDs
 	change func(*consume.Deps)
 }
 
 func newEnv(t testing.TB, o options) *env {
 	t.Helper()
 	e := &env{t: t, meter: meter.New(), hub: notify.NewHub(), ids: queue.NewIDs(nil), delay: &promoter{}}
+	if o.ids != nil {
+		e.ids = o.ids
+	}
 	e.now.Store(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli())
 	clock := queue.Clock(func() time.Time { return time.UnixMilli(e.now.Load()) })
 	if o.bubble {
 		clock = time.Now
 	}
 	e.bare = memmeta.New(t)
-	objects := memblob.New(t, clock, memblob.Options{})
+	objects := memblob.New(t, clock, memblob.Options{IDs: e.ids})
 	e.meta, e.blob, e.bareBlob = e.bare, objects, objects
 	if o.plan != nil {
 		e.meta, e.blob = fault.Meta(e.meta, o.plan), fault.Blob(e.blob, o.plan)

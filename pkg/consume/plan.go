@@ -31,12 +31,13 @@ type plan struct {
 	messages int
 	// room is how many more messages may be in flight.
 	room int
-	// isolated says that the answer holds a message already that must not meet others of its run.
-	isolated bool
+	// isolated says that the answer has a piece of a run that was split before, firsts that it has
+	// messages of a first delivery that expired. Which run a piece is of is not kept, and what was
+	// extended of a first delivery may be of one that was split: so an answer has no two of the
+	// former, and none along with the latter.
+	isolated, firsts bool
 	// capped says that messages were left because of a limit of the cursor.
 	capped bool
-	// split says that a run was split: the rest of it may only come in another answer.
-	split bool
 	// next is when something more will be due.
 	next queue.Millis
 }
@@ -101,11 +102,11 @@ func (p *plan) takeDue(ctx context.Context, list []due, share int) (int, error) 
 		if p.cut.full || p.cut.tired || share <= 0 {
 			return i, nil
 		}
-		if spent(p.c.sub, d.attempts) || d.alone() && p.isolated {
+		if spent(p.c.sub, d.attempts) || p.kept(d) {
 			continue
 		}
-		took, err := p.takeOne(ctx, d, min(share, p.messages))
-		if err != nil || took == 0 && p.cut.full {
+		took, used, err := p.takeOne(ctx, d, min(share, p.messages))
+		if err != nil || !used && p.cut.full {
 			return i, err
 		}
 		share -= took
@@ -113,8 +114,17 @@ func (p *plan) takeDue(ctx context.Context, list []due, share int) (int, error) 
 	return len(list), nil
 }
 
-// takeOne takes up to limit messages of d, under a claim of their own.
-func (p *plan) takeOne(ctx context.Context, d *due, limit int) (int, error) {
+// kept reports whether d may only come in another answer.
+func (p *plan) kept(d *due) bool {
+	if d.alone() {
+		return p.isolated || p.firsts
+	}
+	return d.claim != nil && p.isolated
+}
+
+// takeOne takes up to limit messages of d, under a claim of their own. used says that d is dealt with:
+// messages were taken, or found expired.
+func (p *plan) takeOne(ctx context.Context, d *due, limit int) (took int, used bool, err error) {
 	room, piece := p.room, d.piece(p.c.sub)
 	if d.claim != nil {
 		room += d.count // they count as in flight already
@@ -125,14 +135,14 @@ func (p *plan) takeOne(ctx context.Context, d *due, limit int) (int, error) {
 	spare := len(d.ranges) + queue.MaxCursorEntries
 	if room <= 0 || p.cut.room+spare < 1 {
 		p.capped = true
-		return 0, nil
+		return 0, false, nil
 	}
 	p.cut.room += spare
 	cut, err := p.cut.cut(ctx, d.ranges, limit)
 	p.cut.room -= queue.MaxCursorEntries
 	if err != nil || len(cut.runs)+len(cut.gone) == 0 {
 		p.cut.room -= len(d.ranges)
-		return 0, err
+		return 0, false, err
 	}
 	d.use(&p.take, p.c.now)
 	p.take.Done = append(p.take.Done, cut.gone...)
@@ -144,9 +154,11 @@ func (p *plan) takeOne(ctx context.Context, d *due, limit int) (int, error) {
 	if cut.count > 0 {
 		p.hold(cut.runs, d.attempts+1, d.back())
 	}
-	p.isolated = p.isolated || d.alone() && cut.count > 0
-	p.split = p.split || d.claim != nil && len(rest) > 0
-	return cut.count, nil
+	if cut.count > 0 {
+		p.isolated = p.isolated || d.alone()
+		p.firsts = p.firsts || d.claim != nil && !d.alone()
+	}
+	return cut.count, true, nil
 }
 
 // takeFresh takes messages that were never claimed, under one claim.

@@ -62,6 +62,7 @@ func (s *Service) releaseGroup(ctx context.Context, g *group, how *Release) ([]e
 	before, unknown, err := s.apply(ctx, op)
 	if queue.Is(err, queue.KindTooLarge) && how.Reason != "" {
 		// The cursor has no room for the reason; the release matters more.
+		back.Reason = ""
 		for i := range op.Release {
 			op.Release[i].Reason = ""
 		}
@@ -75,11 +76,28 @@ func (s *Service) releaseGroup(ctx context.Context, g *group, how *Release) ([]e
 		s.hub.Signal(g.m.ID())
 	}
 	if !unknown {
-		held = heldBy(before, g.claim)
+		// The store's client may have sent the request twice and given the second answer: then
+		// what was held when we read is back by our own doing.
+		held = append(heldBy(before, g.claim), within(held, backIn(before, &back))...)
 	}
 	// After a lost answer: what the claim held before and holds no longer has been given back, by
 	// us or, if the claim had expired, by its end. Either is what was asked for.
 	return g.judge(held), nil
+}
+
+// backIn are the offsets that a cursor has as retries like back: our own release.
+func backIn(cur *meta.Cursor, back *meta.Retry) []meta.OffsetRange {
+	if cur == nil {
+		return nil
+	}
+	var out []meta.OffsetRange
+	for _, r := range cur.Retries {
+		own := *back
+		if own.OffsetRange = r.OffsetRange; r == own {
+			out = append(out, r.OffsetRange)
+		}
+	}
+	return out
 }
 
 // wait is how long released messages stay hidden.

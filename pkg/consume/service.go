@@ -51,8 +51,8 @@ type Deps struct {
 }
 
 const (
-	defaultPollMin    = time.Second
-	defaultPollMax    = 5 * time.Second
+	defaultFirstPoll  = time.Second
+	defaultLastPoll   = 5 * time.Second
 	defaultHeadMaxAge = 2 * time.Second
 	// maxTries bounds how often one update of a cursor is tried again.
 	maxTries = 10
@@ -87,7 +87,7 @@ func New(d Deps) *Service {
 	s := &Service{
 		meta: d.Meta, presign: d.Presigner, log: d.Log, topics: d.Topics, delay: d.Delay, hub: d.Hub,
 		ids: d.IDs, clock: d.Clock, logger: d.Logger,
-		pollMin: orDefault(d.PollMin, defaultPollMin), pollMax: orDefault(d.PollMax, defaultPollMax),
+		pollMin: orDefault(d.PollMin, defaultFirstPoll), pollMax: orDefault(d.PollMax, defaultLastPoll),
 		headMaxAge: orDefault(d.HeadMaxAge, defaultHeadMaxAge),
 		cursors:    newKeyLocks(), known: newKnowledge(),
 	}
