@@ -185,17 +185,55 @@ func (s *Service) visit(ctx context.Context, c *call) {
 		s.promote(ctx, c)
 	}
 	segs := c.m.Segments
-	first := s.random(len(segs))
-	for i := range segs {
-		if c.messages <= 0 || c.bounded && c.taken && c.bytes <= 0 || ctx.Err() != nil {
-			return
+	first, width := s.random(len(segs)), 1
+	for i := 0; i < len(segs); {
+		var wave []*glance
+		for ; i < len(segs) && len(wave) < width; i++ {
+			seg := segs[(first+i)%len(segs)]
+			if !s.known.isDrained(cursorID{c.sub.ID, seg.ID}) {
+				wave = append(wave, &glance{seg: seg})
+			}
 		}
-		seg := segs[(first+i)%len(segs)]
-		if s.known.isDrained(cursorID{c.sub.ID, seg.ID}) {
-			continue
+		if len(wave) > 1 {
+			each(len(wave), func(j int) { wave[j].err = s.glance(ctx, c, wave[j]) })
 		}
-		c.fail(s.claimFrom(ctx, c, seg))
+		before := len(c.holds)
+		for _, g := range wave {
+			if c.messages <= 0 || c.bounded && c.taken && c.bytes <= 0 || ctx.Err() != nil {
+				return
+			}
+			c.fail(s.claimFrom(ctx, c, g))
+		}
+		// Many segments without messages must not take many times as long, and reads that turn
+		// out needless must be few.
+		if width = min(2*width, workers); len(c.holds) > before {
+			width = 1
+		}
 	}
+}
+
+// glance is what was read of a segment ahead of claiming from it.
+type glance struct {
+	seg  *meta.Segment
+	cur  *meta.Cursor
+	view *view // nil if nothing was read
+	err  error
+}
+
+// glance reads what claimFrom needs.
+func (s *Service) glance(ctx context.Context, c *call, g *glance) (err error) {
+	if g.cur, err = s.cursor(ctx, c.sub.ID, g.seg.ID); err != nil {
+		return err
+	}
+	g.view = s.view(g.seg.ID, c.now)
+	if g.cur == nil {
+		return g.view.load(ctx)
+	}
+	// A page that is gone is dealt with by the cut.
+	if _, _, err = g.view.at(ctx, max(g.cur.Next, g.view.start)); queue.Is(err, queue.KindCorrupt) {
+		return nil
+	}
+	return err
 }
 
 // promote lets delayed messages that are due be claimed. An entry that cannot be promoted must not fail
@@ -234,18 +272,22 @@ func (c *call) hidden() time.Duration {
 }
 
 // claimFrom claims from one segment.
-func (s *Service) claimFrom(ctx context.Context, c *call, seg *meta.Segment) error {
-	id := cursorID{c.sub.ID, seg.ID}
+func (s *Service) claimFrom(ctx context.Context, c *call, g *glance) error {
+	if g.err != nil {
+		return g.err
+	}
+	id := cursorID{c.sub.ID, g.seg.ID}
 	unlock, err := s.cursors.lock(ctx, id)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	cur, err := s.cursor(ctx, id.sub, id.seg)
-	if err != nil {
-		return err
+	if g.view == nil {
+		if err := s.glance(ctx, c, g); err != nil {
+			return err
+		}
 	}
-	v := s.view(seg.ID, c.now)
+	seg, v, cur := g.seg, g.view, g.cur
 	if cur, err = s.bury(ctx, c, seg, v, cur); err != nil {
 		c.fail(err) // what cannot be buried now stays where it is; others go on
 	}

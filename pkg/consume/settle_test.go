@@ -17,7 +17,7 @@ func TestAckAnswersPerReceipt(t *testing.T) {
 	e.add(m.Open[0], false, numbered(4)...)
 	e.add(m.Open[1], false, numbered(4)...)
 	got := e.claim("a", 8)
-	unknown := got[0].receipt()
+	unknown := got[6].receipt()
 	unknown.Claim[0]++
 	foreign := got[0].receipt()
 	foreign.Segment = e.ids.Segment()

@@ -9,6 +9,7 @@ import (
 	"github.com/spillway-mq/spillway/pkg/consume"
 	"github.com/spillway-mq/spillway/pkg/meta"
 	"github.com/spillway-mq/spillway/pkg/queue"
+	"github.com/spillway-mq/spillway/pkg/segment"
 	"github.com/spillway-mq/spillway/pkg/topics"
 )
 
@@ -224,5 +225,31 @@ func TestManyWait(t *testing.T) {
 		if sum != 5 {
 			t.Errorf("%d messages were claimed, want 5", sum)
 		}
+	})
+}
+
+// slow is a store whose reads take 5 ms.
+type slow struct{ meta.Store }
+
+func (s slow) Get(ctx context.Context, key meta.Key) (meta.Item, error) {
+	time.Sleep(5 * time.Millisecond)
+	return s.Store.Get(ctx, key)
+}
+
+func TestManyEmptySegmentsAreReadTogether(t *testing.T) {
+	inBubble(t, func(t *testing.T, e *env) {
+		const n = 32
+		store := slow{e.meta}
+		e.svc = consume.New(consume.Deps{
+			Meta: store, Presigner: signer{}, Topics: e.names, Delay: e.delay, Hub: e.hub, IDs: e.ids, Clock: time.Now,
+			Log: segment.New(segment.Deps{Meta: store, Blob: e.blob, IDs: e.ids, Clock: time.Now}),
+		})
+		e.topic("a", n, nil)
+		start := time.Now()
+		s := e.spent(func() { e.claim("a", 10) })
+		if took := time.Since(start); took > 80*time.Millisecond {
+			t.Errorf("a poll of %d segments took %v", n, took)
+		}
+		wantOps(t, "poll", s, "get 32, get head 32")
 	})
 }
