@@ -95,7 +95,7 @@ func (s *Service) Claim(ctx context.Context, req ClaimRequest) (Claimed, error) 
 		}
 		signal, leave := s.hub.Wait(c.m.ID())
 		out, err := s.look(ctx, c)
-		if err != nil || len(out) > 0 || !s.clock().Before(end) {
+		if err != nil || len(out) > 0 || s.over(end) {
 			leave()
 			return Claimed{Deliveries: out}, err
 		}
@@ -107,6 +107,16 @@ func (s *Service) Claim(ctx context.Context, req ClaimRequest) (Claimed, error) 
 		if rest = min(2*rest, s.pollMax); heard {
 			rest = s.pollMin
 		}
+	}
+}
+
+// over says whether a wait is at its end: its time is up, or the server stops.
+func (s *Service) over(end time.Time) bool {
+	select {
+	case <-s.hub.Closed():
+		return true
+	default:
+		return !s.clock().Before(end)
 	}
 }
 
@@ -132,6 +142,7 @@ func (s *Service) await(ctx context.Context, signal <-chan struct{}, rest time.D
 	case <-signal:
 		return true
 	case <-t.C:
+	case <-s.hub.Closed():
 	case <-ctx.Done():
 	}
 	return false

@@ -254,7 +254,7 @@ func (s *Service) Records(ctx context.Context, req RecordsRequest) (Records, err
 		}
 		signal, leave := s.hub.Wait(m.ID())
 		out, err := s.records(ctx, m, &req, limit)
-		if err != nil || len(out.Deliveries) > 0 || out.End || out.Next > req.Offset || !s.clock().Before(end) {
+		if err != nil || len(out.Deliveries) > 0 || out.End || out.Next > req.Offset || s.over(end) {
 			leave()
 			return out, err
 		}

@@ -1,0 +1,249 @@
+package local
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spillway-mq/spillway/docs"
+	"github.com/spillway-mq/spillway/pkg/blob/fileblob"
+	"github.com/spillway-mq/spillway/pkg/blob/signedurl"
+	"github.com/spillway-mq/spillway/pkg/consume"
+	"github.com/spillway-mq/spillway/pkg/delay"
+	"github.com/spillway-mq/spillway/pkg/httpapi"
+	"github.com/spillway-mq/spillway/pkg/meta/boltmeta"
+	"github.com/spillway-mq/spillway/pkg/meter"
+	"github.com/spillway-mq/spillway/pkg/notify"
+	"github.com/spillway-mq/spillway/pkg/produce"
+	"github.com/spillway-mq/spillway/pkg/queue"
+	"github.com/spillway-mq/spillway/pkg/segment"
+	"github.com/spillway-mq/spillway/pkg/topics"
+)
+
+// DefaultListen is where a server listens unless told otherwise; DefaultDir where its data is.
+const (
+	DefaultListen = "127.0.0.1:8080"
+	DefaultDir    = "./spillway-data"
+)
+
+// Options are what a server may be told; the zero value runs a server on the defaults.
+type Options struct {
+	// Dir is the data folder, made if it does not exist; empty means DefaultDir.
+	Dir string
+	// Listen is host and port; port 0 takes a free one. Empty means DefaultListen. An address
+	// that is not a loopback one is refused without Token or Insecure.
+	Listen string
+	// Token, if not empty, must come as bearer token with every call but /healthz.
+	Token string
+	// Insecure says that someone else guards the door.
+	Insecure bool
+	// BaseURL completes presigned URLs; empty means the address that each caller used.
+	BaseURL string
+	// Logger hears of what the server does; nil drops it.
+	Logger *slog.Logger
+	// Version is told in metrics.
+	Version string
+}
+
+const (
+	// backstopEvery is how often the delayed messages that no claim has promoted are promoted.
+	backstopEvery = time.Second
+	// headerTimeout and idleTimeout bound what a silent connection may hold.
+	headerTimeout = 10 * time.Second
+	idleTimeout   = 2 * time.Minute
+	// maxHeaderBytes bounds the headers of one call.
+	maxHeaderBytes = 64 << 10
+)
+
+// Server is a running server. Safe for concurrent use.
+type Server struct {
+	dir    string
+	url    string
+	http   *http.Server
+	files  *fileblob.Store
+	meta   *boltmeta.Store
+	meter  *meter.Meter
+	logger *slog.Logger
+
+	draining atomic.Bool
+	hub      *notify.Hub
+	// stop ends the background; done is closed when the listener has ended.
+	stop       context.CancelFunc
+	background sync.WaitGroup
+	done       chan struct{}
+	serveErr   error // set before done is closed
+	closing    sync.Once
+	closeErr   error
+}
+
+// Start opens the data folder and serves until Close. ctx bounds the start only.
+//
+// Errors are *queue.Error: Invalid for options that are refused; Unavailable if another process has
+// the folder or the address; Denied, Full and Corrupt as the drivers say.
+func Start(ctx context.Context, o Options) (*Server, error) {
+	if o.Dir == "" {
+		o.Dir = DefaultDir
+	}
+	if o.Listen == "" {
+		o.Listen = DefaultListen
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if err := checkListen(o); err != nil {
+		return nil, err
+	}
+	s := &Server{dir: o.Dir, meter: meter.New(), logger: o.Logger, done: make(chan struct{})}
+	key, err := s.openStores(o)
+	if err != nil {
+		return nil, errors.Join(err, s.closeStores())
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.Listen)
+	if err != nil {
+		err = &queue.Error{Op: "listen", Subject: o.Listen, Kind: queue.KindUnavailable, Message: "cannot listen there", Err: err}
+		return nil, errors.Join(err, s.closeStores())
+	}
+	s.url = "http://" + listener.Addr().String()
+	s.serve(listener, o, key)
+	return s, nil
+}
+
+func (s *Server) openStores(o Options) (key [signedurl.KeyBytes]byte, err error) {
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return key, &queue.Error{Op: "open data folder", Subject: o.Dir, Kind: queue.KindDenied, Message: "the folder cannot be made", Err: err}
+	}
+	if s.files, err = fileblob.Open(filepath.Join(o.Dir, "objects"), time.Now, fileblob.Options{}); err != nil {
+		return key, err
+	}
+	if s.meta, err = boltmeta.Open(filepath.Join(o.Dir, "meta.db"), boltmeta.Options{}); err != nil {
+		return key, err
+	}
+	return signedurl.LoadOrCreateKey(filepath.Join(o.Dir, "url.key"), rand.Reader)
+}
+
+func (s *Server) closeStores() error {
+	var errs []error
+	if s.meta != nil {
+		errs = append(errs, s.meta.Close())
+	}
+	if s.files != nil {
+		errs = append(errs, s.files.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// serve builds everything above the stores and begins to answer.
+func (s *Server) serve(listener net.Listener, o Options, key [signedurl.KeyBytes]byte) {
+	base, cancel := context.WithCancel(context.Background())
+	s.stop = cancel
+	records, objects := s.meter.Meta(s.meta), s.meter.Blob(s.files)
+	ids, hub := queue.NewIDs(nil), notify.NewHub()
+	s.hub = hub
+	signer := signedurl.NewSigner(key)
+	log := segment.New(segment.Deps{Meta: records, Blob: objects, IDs: ids, Clock: time.Now})
+	directory := topics.New(topics.Deps{Meta: records, IDs: ids, Clock: time.Now})
+	delayed := delay.New(delay.Deps{
+		Meta: records, Blob: objects, Log: log, Topics: directory, IDs: ids, Clock: time.Now, Hub: hub,
+	})
+	produced := produce.New(produce.Deps{
+		Meta: records, Blob: objects, Presigner: signer, Log: log, Topics: directory, Hub: hub,
+		IDs: ids, Clock: time.Now,
+	})
+	consumed := consume.New(consume.Deps{
+		Meta: records, Presigner: signer, Log: log, Topics: directory, Delay: delayed, Hub: hub,
+		IDs: ids, Clock: time.Now, Logger: o.Logger,
+	})
+	metrics := newMetrics(s, o.Version)
+	s.http = &http.Server{
+		Handler: httpapi.New(httpapi.Deps{
+			Topics: directory, Subscriptions: directory, Produce: produced, Consume: consumed,
+			Reading: consumed, Delayed: delayed,
+			IDs: ids, Clock: time.Now, Logger: o.Logger, Token: o.Token, BaseURL: o.BaseURL,
+			Observe: metrics.observe, Ready: s.ready, Metrics: metrics.handler(),
+			Objects: signedurl.Handler(objects, signer, time.Now), Spec: docs.OpenAPI,
+		}),
+		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		ErrorLog: slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug),
+	}
+	s.background.Go(func() { s.backstop(base, delayed) })
+	go func() {
+		defer close(s.done)
+		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			s.serveErr = fmt.Errorf("serve %s: %w", listener.Addr(), err)
+		}
+	}()
+}
+
+// backstop promotes what no claim has promoted: delayed messages of topics that nobody reads.
+func (s *Server) backstop(ctx context.Context, delayed *delay.Service) {
+	ticker := time.NewTicker(backstopEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if _, _, err := delayed.PromoteAll(ctx); err != nil && ctx.Err() == nil {
+			s.logger.Warn("promote due messages", "error", err)
+		}
+	}
+}
+
+// ready is what /readyz asks: it is red from the moment that Close is called, before anything ends.
+func (s *Server) ready(context.Context) error {
+	if s.draining.Load() {
+		return &queue.Error{Op: "serve", Kind: queue.KindUnavailable, Message: "the server is stopping"}
+	}
+	return nil
+}
+
+// URL is where the server answers: "http://127.0.0.1:8080".
+func (s *Server) URL() string { return s.url }
+
+// Dir is the data folder.
+func (s *Server) Dir() string { return s.dir }
+
+// Meter tells what has been asked of the stores since the start.
+func (s *Server) Meter() meter.Snapshot { return s.meter.Snapshot() }
+
+// Done is closed when the server answers no more, by Close or by itself; Err then says why.
+func (s *Server) Done() <-chan struct{} { return s.done }
+
+// Err is why the server ended by itself; nil while it runs and after Close.
+func (s *Server) Err() error {
+	select {
+	case <-s.done:
+		return s.serveErr
+	default:
+		return nil
+	}
+}
+
+// Close stops the server in order: it is no longer ready; long polls end, empty; calls under way get
+// their answers; the stores close. If ctx ends first, the calls that remain are cut off. Calling it
+// again waits for the first call's outcome.
+func (s *Server) Close(ctx context.Context) error {
+	s.closing.Do(func() {
+		s.draining.Store(true)
+		s.hub.Close()
+		s.stop()
+		err := s.http.Shutdown(ctx)
+		if err != nil {
+			err = errors.Join(err, s.http.Close())
+		}
+		<-s.done
+		s.background.Wait()
+		s.closeErr = errors.Join(err, s.closeStores())
+	})
+	return s.closeErr
+}
