@@ -146,8 +146,13 @@ func spans(t *testing.T, s blob.Store) {
 	mustPut(t, s, "uploads/spans", data)
 	for _, key := range []string{mustCreate(t, s, blob.PrefixBatches, data), "uploads/spans"} {
 		inside := []blob.Span{
-			{Pos: 0, Len: 1}, {Pos: 0, Len: size}, {Pos: size - 1, Len: 1}, {Pos: 17, Len: 4096},
-			{Pos: 1, Len: 0}, {Pos: size, Len: 0}, {Pos: 70_000, Len: 30_000},
+			{Pos: 0, Len: 1},
+			{Pos: 0, Len: size},
+			{Pos: size - 1, Len: 1},
+			{Pos: 17, Len: 4096},
+			{Pos: 1, Len: 0},
+			{Pos: size, Len: 0},
+			{Pos: 70_000, Len: 30_000},
 		}
 		for _, span := range inside {
 			want := data[span.Pos : span.Pos+span.Len]
@@ -166,8 +171,14 @@ func spans(t *testing.T, s blob.Store) {
 			wantInfo(t, info, key, data)
 		}
 		outside := []blob.Span{
-			{Pos: 0, Len: size + 1}, {Pos: size, Len: 1}, {Pos: size + 1, Len: 0}, {Pos: -1, Len: 1}, {Pos: 1, Len: -1},
-			{Pos: math.MaxInt64, Len: math.MaxInt64}, {Pos: 1, Len: math.MaxInt64}, {Pos: math.MinInt64, Len: 0},
+			{Pos: 0, Len: size + 1},
+			{Pos: size, Len: 1},
+			{Pos: size + 1, Len: 0},
+			{Pos: -1, Len: 1},
+			{Pos: 1, Len: -1},
+			{Pos: math.MaxInt64, Len: math.MaxInt64},
+			{Pos: 1, Len: math.MaxInt64},
+			{Pos: math.MinInt64, Len: 0},
 		}
 		for _, span := range outside {
 			_, err := s.Get(context.Background(), key, span, nil)

@@ -49,7 +49,6 @@ type history struct {
 	stored  map[string][]byte
 	deleted map[string]bool // asked for
 	gone    map[string]bool // confirmed
-	unknown [][]byte        // bytes of writes without a good answer
 }
 
 func newHistory() *history {

@@ -465,7 +465,10 @@ func TestCanceledWhileWaiting(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	for _, opts := range []Options{
-		{PackBytes: 1}, {PackBytes: maxPackBytes + 1}, {SmallBytes: -1}, {SmallBytes: maxSmallBytes + 1},
+		{PackBytes: 1},
+		{PackBytes: maxPackBytes + 1},
+		{SmallBytes: -1},
+		{SmallBytes: maxSmallBytes + 1},
 		{PackBytes: minPackBytes, SmallBytes: minPackBytes},
 	} {
 		if _, err := Open(t.TempDir(), time.Now, opts); !queue.Is(err, queue.KindInvalid) {

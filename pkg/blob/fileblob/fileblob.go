@@ -133,7 +133,7 @@ func Open(dir string, clock queue.Clock, opts Options) (*Store, error) {
 		packs: map[uint32]*pack{}, lanes: map[string]*lane{},
 	}
 	if s.disk == nil {
-		if err = makeFolder(dir); err != nil {
+		if err := makeFolder(dir); err != nil {
 			return nil, err
 		}
 		if s.lock, err = acquireLock(dir); err != nil {
@@ -156,7 +156,7 @@ func makeFolder(dir string) error {
 	}
 	parent := filepath.Dir(dir)
 	if parent != dir {
-		if err = makeFolder(parent); err != nil {
+		if err := makeFolder(parent); err != nil {
 			return err
 		}
 	}
@@ -195,7 +195,7 @@ func (s *Store) Close() error {
 
 // begin lets a call in, unless the store is closed or ctx has ended; the caller must call done.
 func (s *Store) begin(ctx context.Context, op, key string) (done func(), err error) {
-	if err = blob.Canceled(ctx, op, key); err != nil {
+	if err := blob.Canceled(ctx, op, key); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()

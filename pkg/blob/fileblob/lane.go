@@ -11,9 +11,11 @@ import (
 )
 
 const (
-	// maxGroupBytes and maxGroupCreates bound one write: past some MiB a larger one is no faster
-	// and only makes those who wait for it wait longer. Each create takes two vectors.
-	maxGroupBytes   = 8 << 20
+	// maxGroupBytes and maxGroupCreates bound one write, but for a single larger object. A group of
+	// 1 MiB was measured to be as fast as the disk gets, and 64 callers of 100 KiB each to be half
+	// as fast again with it as with 8 MiB: while one group is synced, the callers of the last one
+	// prepare the next. Each create takes two vectors.
+	maxGroupBytes   = 1 << 20
 	maxGroupCreates = 500
 )
 

@@ -44,7 +44,7 @@ func (s *Store) List(ctx context.Context, prefix, after string, limit int) (blob
 			return page, nil
 		}
 		page.Objects = append(page.Objects, info)
-		if err = blob.Canceled(ctx, "list objects", prefix); err != nil {
+		if err := blob.Canceled(ctx, "list objects", prefix); err != nil {
 			return blob.Page{}, err
 		}
 	}

@@ -69,7 +69,7 @@ func (s *Store) load() error {
 			return ioError("remove stale upload", name, err)
 		}
 	}
-	if err = s.loadShards(); err != nil {
+	if err := s.loadShards(); err != nil {
 		return err
 	}
 	names, err := s.disk.ReadDir(packsDir)
@@ -82,7 +82,7 @@ func (s *Store) load() error {
 		if !ok || !hex || len(digits) != 8 {
 			continue
 		}
-		if err = s.loadPack(uint32(seq)); err != nil { // #nosec G115 -- 8 digits
+		if err := s.loadPack(uint32(seq)); err != nil { // #nosec G115 -- 8 digits
 			return err
 		}
 	}

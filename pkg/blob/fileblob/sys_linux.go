@@ -14,7 +14,7 @@ const maxVec = 1024
 // dataSync flushes content and size, but not the times, which nobody reads here: on a journaling
 // file system that saves a write.
 func dataSync(f *os.File) error {
-	return onFD(f, func(fd int) error { return unix.Fdatasync(fd) })
+	return onFD(f, unix.Fdatasync)
 }
 
 func onFD(f *os.File, call func(fd int) error) error {

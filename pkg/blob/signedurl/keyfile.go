@@ -70,10 +70,10 @@ func createKey(path string, random io.Reader) error {
 	if err == nil {
 		err = f.Sync()
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
+	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	if err = os.Link(f.Name(), path); err != nil {
+	if err := os.Link(f.Name(), path); err != nil {
 		return err
 	}
 	return syncDir(filepath.Dir(path))

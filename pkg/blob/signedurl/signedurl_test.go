@@ -218,6 +218,7 @@ func TestRefusals(t *testing.T) {
 	put := presignPut(t, s.signer, true)
 	get := presignGet(t, s.signer, "uploads/a-1/b.bin")
 	other := signedurl.NewSigner([32]byte{9})
+	unsigned, _, _ := strings.Cut(get, "&signature")
 	replace := func(url, old, repl string) string {
 		t.Helper()
 		if !strings.Contains(url, old) {
@@ -245,8 +246,8 @@ func TestRefusals(t *testing.T) {
 		{"checksum left out", "PUT", replace(put.URL, "&crc32c="+put.Headers[blob.ChecksumHeader][7:], ""), payload, put.Headers},
 		{"later expiry", "GET", replace(get, "expires=1", "expires=2"), "", nil},
 		{"leading zero", "GET", replace(get, "expires=1", "expires=01"), "", nil},
-		{"no signature", "GET", get[:strings.Index(get, "&signature")], "", nil},
-		{"empty signature", "GET", get[:strings.Index(get, "&signature")] + "&signature=", "", nil},
+		{"no signature", "GET", unsigned, "", nil},
+		{"empty signature", "GET", unsigned + "&signature=", "", nil},
 		{"short signature", "GET", get[:len(get)-1], "", nil},
 		{"upper-case signature", "GET", get[:len(get)-64] + strings.ToUpper(get[len(get)-64:]), "", nil},
 		{"further parameter", "GET", get + "&x=1", "", nil},
