@@ -98,7 +98,7 @@ func endpoint(ts *testscript.TestScript, _ bool, args []string) {
 func httpGet(ts *testscript.TestScript, _ bool, args []string) {
 	resp, err := http.Get(ts.Getenv("SPILLWAY_ENDPOINT") + args[0])
 	ts.Check(err)
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	_, err = io.Copy(ts.Stdout(), resp.Body)
 	ts.Check(err)
 	if got := strconv.Itoa(resp.StatusCode); got != args[1] {

@@ -167,9 +167,10 @@ func (v *demoView) show(s demo.State) {
 			units.FormatCount(v.rates.consumed), count(s.Lag()), count(s.InFlight), count(s.Delayed), count(s.Retried))
 		return
 	}
-	phase := "flooding"
+	phase, whole := "flooding", uint64(max(s.Wanted, 1)) // #nosec G115 -- above 0
 	if !s.Flooding {
-		phase = "draining"
+		// The time may have ended the flood before its count did.
+		phase, whole = "draining", max(s.Produced, 1)
 	}
 	text := fmt.Sprintf(`            %14s %14s %14s
   produced  %14s %14s %14s   %s files, %s large objects
@@ -180,7 +181,7 @@ func (v *demoView) show(s demo.State) {
 		count(s.Produced), units.FormatCount(v.rates.produced), units.FormatBytes(v.rates.bytes), count(s.Files), count(s.Objects),
 		count(s.Consumed), units.FormatCount(v.rates.consumed),
 		count(s.Lag()), count(s.InFlight), count(s.Delayed), count(s.Retried),
-		bar(float64(s.Consumed)/float64(max(s.Wanted, 1)), 50), phase, s.Elapsed.Seconds())
+		bar(float64(s.Consumed)/float64(whole), 50), phase, s.Elapsed.Seconds())
 	v.draw(text)
 }
 

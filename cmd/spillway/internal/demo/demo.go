@@ -96,7 +96,7 @@ type demo struct {
 	// left is how many messages the producers have not begun yet.
 	left                                       atomic.Int64
 	files, objects, later                      atomic.Uint64
-	inFlight, delayed, laterWaiting            atomic.Uint64
+	inFlight, delayed                          atomic.Uint64
 	retried, early                             atomic.Uint64
 	produced, consumed, producedBytes, flowing atomic.Uint64
 }

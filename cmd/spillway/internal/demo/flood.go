@@ -94,12 +94,8 @@ func (d *demo) produceFiles(ctx context.Context, src *source, over <-chan struct
 	enc := batch.NewEncoder(batch.Options{})
 	guard := client.Guard{ProducerID: fmt.Sprintf("demo-%d", src.producer)}
 	for files := 1; ; files++ {
-		select {
-		case <-over:
+		if ended(ctx, over) {
 			return nil
-		case <-ctx.Done():
-			return nil
-		default:
 		}
 		n := min(fileMessages, d.left.Add(-fileMessages)+fileMessages)
 		if n <= 0 {
@@ -118,10 +114,19 @@ func (d *demo) produceFiles(ctx context.Context, src *source, over <-chan struct
 	}
 }
 
+func ended(ctx context.Context, over <-chan struct{}) bool {
+	select {
+	case <-over:
+		return true
+	default:
+		return ctx.Err() != nil
+	}
+}
+
 // ignoreEnd: a call that the end of ctx cut off is not a failure of its own.
 func ignoreEnd(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return nil
+		return nil //nolint:nilerr // what ended ctx is told instead
 	}
 	return err
 }

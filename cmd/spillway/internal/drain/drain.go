@@ -88,10 +88,15 @@ type loop struct {
 	sum                 digest.Shared
 	began               time.Time
 	took                atomic.Int64 // nanoseconds
-	stop                context.CancelCauseFunc
+	// connected once a claim was answered.
+	connected atomic.Bool
+
+	mu  sync.Mutex // guards err
+	err error
 }
 
-// Run works until ctx ends, Max is reached or, without Follow, nothing is left. The error is what
+// Run works until ctx ends, Max is reached or, without Follow, nothing is left. With Follow a server
+// that goes away is waited for. The error is what
 // ended it early: the server's, a handler's StopError's cause, or nil after ctx ended.
 func Run(ctx context.Context, c *client.Client, o Options, handle Handler) (Stats, error) {
 	l := &loop{client: c, options: o, handle: handle, began: time.Now()}
@@ -99,29 +104,34 @@ func Run(ctx context.Context, c *client.Client, o Options, handle Handler) (Stat
 		l.options.Max = 1 << 62
 	}
 	l.left.Store(int64(min(l.options.Max, 1<<62))) // #nosec G115 -- bounded
-	ctx, l.stop = context.WithCancelCause(ctx)
-	defer l.stop(nil)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	var wg sync.WaitGroup
 	for range max(o.Workers, 1) {
 		wg.Go(func() {
 			if err := l.work(ctx); err != nil {
-				l.stop(&ended{err})
+				l.ended(err)
+				cancel()
 			}
 		})
 	}
 	wg.Wait()
-	stats := Stats{Done: l.done.Load(), Failed: l.failed.Load(), Bytes: l.bytes.Load(), Sum: l.sum.Sum(), Took: time.Duration(l.took.Load())}
-	var end *ended
-	if errors.As(context.Cause(ctx), &end) {
-		return stats, end.err
-	}
-	return stats, nil
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return Stats{
+		Done: l.done.Load(), Failed: l.failed.Load(), Bytes: l.bytes.Load(), Sum: l.sum.Sum(),
+		Took: time.Duration(l.took.Load()),
+	}, l.err
 }
 
-// ended is the cause of a context that a worker's error ended, to tell it from the caller's.
-type ended struct{ err error }
-
-func (e *ended) Error() string { return e.err.Error() }
+// ended keeps the first error.
+func (l *loop) ended(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err == nil {
+		l.err = err
+	}
+}
 
 // work claims until there is a reason to stop.
 func (l *loop) work(ctx context.Context) error {
@@ -135,19 +145,36 @@ func (l *loop) work(ctx context.Context) error {
 		})
 		l.left.Add(n - int64(len(messages)))
 		if len(messages) > 0 {
-			err = errors.Join(err, l.settleClaim(ctx, messages))
+			if err := l.settleClaim(ctx, messages); err != nil {
+				return err
+			}
 			l.took.Store(int64(time.Since(l.began)))
 		}
 		switch {
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // the end of ctx is what the claim failed of
+		case err != nil && l.options.Follow && l.connected.Load() && queue.Retryable(err):
+			l.report("claim", err)
+			pause(ctx, reconnectPause)
+			continue
 		case err != nil:
 			return err
 		case len(messages) == 0 && !l.options.Follow:
 			return nil
 		}
+		l.connected.Store(true)
 	}
 	return nil
+}
+
+// reconnectPause is between claims while a server that was there does not answer.
+const reconnectPause = time.Second
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
 }
 
 // take reserves up to n of the messages that may still be claimed.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,13 +33,13 @@ const killDelay = 2 * time.Second
 
 // Handle implements Handler.
 func (c *Command) Handle(ctx context.Context, m *client.Received, body io.Reader) error {
-	cmd := exec.CommandContext(ctx, c.Shell[0], append(c.Shell[1:len(c.Shell):len(c.Shell)], c.Line)...) // #nosec G204 -- what the user asked for
+	cmd := exec.CommandContext(ctx, c.Shell[0], slices.Concat(c.Shell[1:], []string{c.Line})...) // #nosec G204 -- what the user asked for
 	cmd.WaitDelay = killDelay
 	cmd.Stdin = body
 	// The end of what it says on standard error is the best reason there is.
 	tail := &tailWriter{out: c.Stderr}
 	cmd.Stdout, cmd.Stderr = c.Stdout, tail
-	cmd.Env = append(c.Environ[:len(c.Environ):len(c.Environ)], c.variables(m)...)
+	cmd.Env = slices.Concat(c.Environ, c.variables(m))
 	err := cmd.Run()
 	if err == nil {
 		return nil

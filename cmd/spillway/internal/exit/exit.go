@@ -61,7 +61,7 @@ func Usagef(format string, args ...any) error {
 	return &UsageError{Err: fmt.Errorf(format, args...)}
 }
 
-// PartialError: some messages failed, and the rest did not.
+// PartialError says that some messages failed, and the rest did not.
 type PartialError struct {
 	Failed, Total uint64
 	// What is a verb in the past: "produced".

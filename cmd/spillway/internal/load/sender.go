@@ -10,8 +10,11 @@ import (
 // MaxLanes bounds the calls side by side: the SDK's own bound.
 const MaxLanes = 64
 
-// pendingMessages bounds the messages whose results are waited for; the SDK bounds their bytes.
-const pendingMessages = 1 << 16
+const (
+	// pendingMessages and pendingBytes bound what is sent and has no result yet.
+	pendingMessages = 1 << 16
+	pendingBytes    = 32 << 20
+)
 
 // deliveryTimeout is how long a batch is tried before its messages fail. Who watches a command does
 // not want to wait as long as a service may.
@@ -31,7 +34,7 @@ func NewSender(c *client.Client, topic string, o SenderOptions) (Sender, error) 
 		return newReferenceSender(c, topic, o), nil
 	}
 	p, err := client.NewProducer(c, topic, client.ProducerOptions{
-		MaxBatchMessages: o.Batch, Lanes: o.Lanes, DeliveryTimeout: deliveryTimeout,
+		MaxBatchMessages: o.Batch, Lanes: o.Lanes, MaxInFlightBytes: pendingBytes, DeliveryTimeout: deliveryTimeout,
 	})
 	if err != nil {
 		return nil, err
