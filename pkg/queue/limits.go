@@ -109,7 +109,7 @@ const (
 	PresignTTL = 15 * time.Minute
 	// CommitTimeout is how long one commit may take from its start to its head update; a head
 	// update that arrives later is void.
-	CommitTimeout = 20 * time.Second
+	CommitTimeout = 10 * time.Second
 	// IdempotencyWindow is how long an Idempotency-Key is remembered.
 	IdempotencyWindow = 10 * time.Minute
 	// DelayShards is the number of shards of a topic's delayed index.

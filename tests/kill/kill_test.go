@@ -148,8 +148,8 @@ func verify(ctx context.Context, t *testing.T, s *server, l *ledger) {
 			}
 			l.identify(id, body)
 			for _, sub := range subscriptions[topic] {
-				if _, ok := l.acked[topic+"/"+sub+" "+id]; !ok {
-					l.violate("invariant 7: %s (%q) was never acked by %s/%s", id, body, topic, sub)
+				if !l.asked[topic+"/"+sub+" "+id] {
+					l.violate("invariant 7: %s (%q) was never delivered to be acked by %s/%s", id, body, topic, sub)
 				}
 			}
 			l.mu.Unlock()

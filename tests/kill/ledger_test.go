@@ -18,8 +18,10 @@ type ledger struct {
 	bodies map[string]string
 	// holds is the last claim of each message by each subscription.
 	holds map[string]hold
-	// acked is when the ack of a message was confirmed, by subscription.
+	// acked is when the ack of a message was confirmed, by subscription; asked are those that the
+	// server was asked for, with or without an answer.
 	acked      map[string]time.Time
+	asked      map[string]bool
 	violations []string
 }
 
@@ -40,7 +42,7 @@ type hold struct {
 func newLedger() *ledger {
 	return &ledger{
 		sent: make(map[string]*sentMessage), bodies: make(map[string]string),
-		holds: make(map[string]hold), acked: make(map[string]time.Time),
+		holds: make(map[string]hold), acked: make(map[string]time.Time), asked: make(map[string]bool),
 	}
 }
 
@@ -120,10 +122,11 @@ func (l *ledger) deliver(sub string, m *wire.Message, asked, answered time.Time)
 }
 
 // settle notes that a consumer gives its hold up; it is called before the server is asked to.
-func (l *ledger) settle(sub, id string) {
+func (l *ledger) settle(sub, id string, ack bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.holds, sub+" "+id)
+	l.asked[sub+" "+id] = l.asked[sub+" "+id] || ack
 }
 
 // ack notes a confirmed ack.

@@ -245,7 +245,7 @@ func (c *consumer) settle(ctx context.Context, sub, verb string, messages []wire
 	}
 	req := wire.ReceiptsRequest{}
 	for _, m := range messages {
-		c.l.settle(sub, m.ID)
+		c.l.settle(sub, m.ID, ack)
 		req.Receipts = append(req.Receipts, m.Receipt)
 	}
 	var out wire.ReceiptsAnswer
