@@ -77,7 +77,7 @@ func raw(t *testing.T, s *local.Server, method, path string, in any) (int, []byt
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	data, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Fatal(err)
@@ -233,7 +233,7 @@ func TestCloseEndsLongPolls(t *testing.T) {
 			polled <- answer{0, err.Error()}
 			return
 		}
-		defer resp.Body.Close()
+		defer func() { _ = resp.Body.Close() }()
 		data, _ := io.ReadAll(resp.Body)
 		polled <- answer{resp.StatusCode, string(data)}
 	}()
@@ -325,7 +325,7 @@ func TestUploadByReference(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	if data, _ := io.ReadAll(resp.Body); !bytes.Equal(data, payload) {
 		t.Errorf("%d bytes came back, status %d, want the %d that went in", len(data), resp.StatusCode, len(payload))
 	}

@@ -17,7 +17,7 @@ func (c *call) planMessages(req Request) error {
 	recs := make([]batch.Record, len(req.Messages))
 	for i := range req.Messages {
 		m := &req.Messages[i]
-		if req.Errors != nil && req.Errors[i] != nil {
+		if i < len(req.Errors) && req.Errors[i] != nil {
 			c.results[i].err = req.Errors[i]
 			continue
 		}

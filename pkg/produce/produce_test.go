@@ -3,6 +3,7 @@ package produce_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -263,7 +264,9 @@ func TestPerEntryErrors(t *testing.T) {
 	var e *queue.Error
 	for _, r := range a.Runs {
 		if r.First == 1 {
-			e = r.Err.(*queue.Error)
+			if !errors.As(r.Err, &e) {
+				t.Fatal(r.Err)
+			}
 		}
 	}
 	if e.Field != "messages[1].body" || e.Limit != int64(100) {

@@ -48,7 +48,7 @@ func (c *call) planReferences(ctx context.Context, req ReferencesRequest) error 
 	pos := 0
 	for i := range req.References {
 		n, err := 1, error(nil)
-		if req.Errors != nil && req.Errors[i] != nil {
+		if i < len(req.Errors) && req.Errors[i] != nil {
 			err = req.Errors[i]
 			c.results = append(c.results, result{err: err})
 		} else if n, err = c.planReference(ctx, &req.References[i], pos); err != nil {

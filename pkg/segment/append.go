@@ -42,9 +42,9 @@ const (
 	maxTries = 12
 	// maxWalk bounds the pages read when an append is looked for.
 	maxWalk = 256
-	// backoffMin doubles with each try after a store's refusal to work, up to backoffMax.
-	backoffMin = 5 * time.Millisecond
-	backoffMax = 200 * time.Millisecond
+	// backoffFirst doubles with each try after a store's refusal to work, up to backoffLast.
+	backoffFirst = 5 * time.Millisecond
+	backoffLast = 200 * time.Millisecond
 )
 
 // Append commits refs to an open segment, at most once:
@@ -249,7 +249,7 @@ func headIn(r *meta.Refused) *meta.Head {
 // pause waits before try n+1: exponential, with jitter so that many who were throttled together do
 // not come back together.
 func pause(ctx context.Context, n int) error {
-	d := min(backoffMin<<n, backoffMax)
+	d := min(backoffFirst<<n, backoffLast)
 	timer := time.NewTimer(d/2 + rand.N(d/2)) // #nosec G404 -- jitter needs no secrecy
 	defer timer.Stop()
 	select {

@@ -27,7 +27,7 @@ func (l *Log) Data(ctx context.Context, ref *meta.Ref, first, count uint32) (dat
 	if err != nil {
 		return nil, 0, err
 	}
-	data, err = l.part(ctx, ref, idx, prefix, first, count)
+	data, err = l.part(ctx, ref, source{idx, prefix}, first, count)
 	return data, 0, err
 }
 
@@ -113,9 +113,15 @@ func verify(ref *meta.Ref, data []byte) error {
 	return nil
 }
 
+// source is the prefix of a large batch, opened.
+type source struct {
+	index  *batch.Index
+	prefix []byte
+}
+
 // part fetches a run's bodies and encodes it as a small batch of its own.
-func (l *Log) part(ctx context.Context, ref *meta.Ref, idx *batch.Index, prefix []byte, first, count uint32) ([]byte, error) {
-	pos, length := idx.Span(int(first), int(count))
+func (l *Log) part(ctx context.Context, ref *meta.Ref, src source, first, count uint32) ([]byte, error) {
+	pos, length := src.index.Span(int(first), int(count))
 	var bodies []byte
 	var err error
 	if length > 0 {
@@ -124,14 +130,14 @@ func (l *Log) part(ctx context.Context, ref *meta.Ref, idx *batch.Index, prefix 
 			return nil, err
 		}
 	}
-	r, err := batch.OpenRun(prefix, bodies, pos, int(first), int(count))
+	r, err := batch.OpenRun(src.prefix, bodies, pos, int(first), int(count))
 	if err != nil {
 		return nil, err
 	}
 	enc := batch.NewEncoder(batch.Options{})
 	var rec batch.Record
 	for r.Next(&rec) {
-		if idx.Header().Codec != batch.CodecNone {
+		if src.index.Header().Codec != batch.CodecNone {
 			rec.Body = append([]byte(nil), rec.Body...) // the reader's buffer is good until the next Next only
 		}
 		if err := enc.Add(&rec); err != nil {

@@ -62,7 +62,7 @@ func freeAddress(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	defer func() { _ = l.Close() }()
 	return l.Addr().String()
 }
 
@@ -140,7 +140,7 @@ func (s *server) do(req *http.Request) ([]byte, int, error) {
 	if err != nil {
 		return nil, 0, errDown
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	data, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return nil, 0, errDown
