@@ -35,8 +35,9 @@ type fault struct {
 	cut int
 	// delay is how long the call takes.
 	delay time.Duration
-	// refuseRun fails the second half of a batch's records with code, and stores the first.
-	refuseRun bool
+	// refuseHalf stores the first half of a batch and throttles the second, as one of two segments.
+	// A guarded call must come again for the second.
+	refuseHalf bool
 }
 
 var errLost = errors.New("connection reset")
@@ -75,6 +76,9 @@ type fakeServer struct {
 type producerState struct {
 	sequence uint64
 	answer   any
+	// rest is how many records at the end of the batch are not stored yet; stored are the others.
+	rest   int
+	stored []wire.Run
 }
 
 type fakeClaim struct {
@@ -207,7 +211,7 @@ func (s *fakeServer) serve(w http.ResponseWriter, r *http.Request, verb string, 
 		s.extend(w, body)
 	default:
 		if strings.Contains(r.URL.Path, "/subscriptions/") {
-			writeFake(w, 200, wire.Subscription{Name: verb, Config: wire.SubscriptionConfig{VisibilityTimeout: Of(s.visibility.Seconds())}})
+			writeFake(w, 200, wire.Subscription{Name: verb, CreatedAt: 1, ModifiedAt: 1, Config: wire.SubscriptionConfig{VisibilityTimeout: Of(s.visibility.Seconds())}})
 			return
 		}
 		failFake(w, queue.CodeRouteNotFound, r.URL.Path)
@@ -231,7 +235,9 @@ func (s *fakeServer) guard(w http.ResponseWriter, id string, sequence uint64) bo
 func (s *fakeServer) produce(w http.ResponseWriter, r *http.Request, body []byte, f fault) {
 	id := r.Header.Get(wire.HeaderProducerID)
 	sequence, _ := strconv.ParseUint(r.Header.Get(wire.HeaderProducerSequence), 10, 64)
-	if last := s.producers[id]; (!f.refuseRun || last.sequence == sequence) && s.guard(w, id, sequence) {
+	last := s.producers[id]
+	resumed := id != "" && last.sequence == sequence && last.rest > 0
+	if !resumed && s.guard(w, id, sequence) {
 		return
 	}
 	reader, err := batch.Open(body)
@@ -239,20 +245,28 @@ func (s *fakeServer) produce(w http.ResponseWriter, r *http.Request, body []byte
 		failFake(w, queue.CodeInvalidArgument, err.Error())
 		return
 	}
-	n := reader.Index().Count()
-	run := wire.Run{Count: n, Segment: s.segment, Offset: queue.Offset(len(s.log)), CreatedAt: 1_700_000_000_000}
+	first, n := 0, reader.Index().Count()
 	answer := wire.RunsAnswer{}
-	if f.refuseRun {
-		// As one of two segments that was throttled: nothing of this sequence is remembered here, so
-		// the whole batch comes again; the fake stores none of it.
-		answer.Runs = []wire.Run{{Count: n, Error: &wire.Error{Code: queue.CodeThrottled, Retryable: true}}}
-		writeFake(w, 200, answer)
-		return
+	if resumed {
+		first = n - last.rest
+		answer.Runs = slices.Clone(last.stored)
+	}
+	take := n - first
+	if f.refuseHalf && take > 1 {
+		take /= 2
+	}
+	run := wire.Run{First: first, Count: take, Segment: s.segment, Offset: queue.Offset(len(s.log)), CreatedAt: 1_700_000_000_000}
+	if err := reader.Seek(first, take); err != nil {
+		s.t.Error(err)
 	}
 	s.store(reader)
-	answer.Runs = []wire.Run{run}
-	if id != "" {
-		s.producers[id] = producerState{sequence, answer}
+	answer.Runs = append(answer.Runs, run)
+	state := producerState{sequence: sequence, rest: n - first - take, stored: slices.Clone(answer.Runs)}
+	if state.rest > 0 {
+		answer.Runs = append(answer.Runs, wire.Run{First: first + take, Count: state.rest, Error: &wire.Error{Code: queue.CodeThrottled, Retryable: true}})
+	}
+	if state.answer = answer; id != "" {
+		s.producers[id] = state
 	}
 	writeFake(w, 200, answer)
 }
@@ -329,7 +343,7 @@ func (s *fakeServer) references(w http.ResponseWriter, body []byte) {
 		}
 	}
 	if id != "" {
-		s.producers[id] = producerState{sequence, answer}
+		s.producers[id] = producerState{sequence: sequence, answer: answer}
 	}
 	writeFake(w, 200, answer)
 }

@@ -7,7 +7,6 @@ import (
 	"hash/crc32"
 	"io"
 	"net/http"
-	"sync"
 
 	"github.com/spillway-mq/spillway/pkg/batch"
 	"github.com/spillway-mq/spillway/pkg/httpapi/wire"
@@ -27,7 +26,9 @@ type source struct {
 	// first and count are the delivery's records in the batch.
 	first, count int
 
-	mu sync.Mutex // guards what follows
+	// lock holds a token while someone reads or fetches what follows. It is no mutex because a
+	// fetch may take long, and who waits for it may have less time.
+	lock chan struct{}
 	// prefix is the batch's header, index and block table; nil until it is known.
 	prefix []byte
 	index  *batch.Index
@@ -39,7 +40,7 @@ type source struct {
 func (c *Client) sourceOf(f *wire.Frame) *source {
 	s := &source{
 		client: c, url: f.Reference.URL, headers: f.Reference.Headers.Map(), pos: f.Reference.Pos, size: f.Reference.Len,
-		isBatch: f.Kind == wire.FrameBatch, first: int(f.First), count: f.Count,
+		isBatch: f.Kind == wire.FrameBatch, first: int(f.First), count: f.Count, lock: make(chan struct{}, 1),
 	}
 	if s.isBatch {
 		s.prefix = f.Payload
@@ -51,6 +52,7 @@ func (c *Client) sourceOf(f *wire.Frame) *source {
 func (m *Received) refer(c *Client, ref *wire.Reference) error {
 	m.source = &source{
 		client: c, url: ref.URL, headers: ref.Headers, pos: ref.Offset, size: ref.Length, isBatch: ref.Format == wire.FormatBatch,
+		lock: make(chan struct{}, 1),
 	}
 	if ref.Checksum != "" {
 		if _, err := fmt.Sscanf(ref.Checksum, "crc32c:%08x", &m.crc); err != nil {
@@ -158,10 +160,23 @@ func (m *Received) recordBytes(ctx context.Context) ([]byte, error) {
 	return rec.Body, nil
 }
 
+func (s *source) acquire(ctx context.Context) error {
+	select {
+	case s.lock <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return canceled(ctx, opFetch)
+	}
+}
+
+func (s *source) free() { <-s.lock }
+
 // open gives the batch's index, fetching it if the delivery did not bring it.
 func (s *source) open(ctx context.Context) (*batch.Index, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	if err := s.acquire(ctx); err != nil {
+		return nil, err
+	}
+	defer s.free()
 	if s.index != nil {
 		return s.index, nil
 	}
@@ -190,8 +205,10 @@ func (s *source) open(ctx context.Context) (*batch.Index, error) {
 // bodies gives bytes that cover record's body, and their place in the batch: those of the whole
 // delivery, fetched once, where they are few.
 func (s *source) bodies(ctx context.Context, index *batch.Index, record int) ([]byte, int64, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	if err := s.acquire(ctx); err != nil {
+		return nil, 0, err
+	}
+	defer s.free()
 	if s.run != nil {
 		return s.run, s.runPos, nil
 	}
