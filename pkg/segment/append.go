@@ -44,7 +44,7 @@ const (
 	maxWalk = 256
 	// backoffFirst doubles with each try after a store's refusal to work, up to backoffLast.
 	backoffFirst = 5 * time.Millisecond
-	backoffLast = 200 * time.Millisecond
+	backoffLast  = 200 * time.Millisecond
 )
 
 // Append commits refs to an open segment, at most once:
