@@ -129,7 +129,7 @@ func (a *app) consume(ctx context.Context, topic, subscription string, f consume
 	o := drain.Options{
 		Topic: topic, Subscription: subscription, Workers: f.workers, Batch: f.batch, Max: f.max,
 		Wait: f.waitFirst.D, Follow: f.follow, Visibility: f.visibility.D, NoAck: f.noAck,
-		RetryDelay: f.retryDelay.D, HasRetryDelay: true, Checksum: f.checksum, Report: a.reporter("message"),
+		RetryDelay: f.retryDelay.D, HasRetryDelay: true, Checksum: f.checksum, Report: a.reporter("message", s.endpoint),
 	}
 	if f.follow {
 		o.Wait = followWait
@@ -190,7 +190,7 @@ func shell() []string {
 }
 
 // reporter prints the first failures and says when it stops doing so.
-func (a *app) reporter(what string) func(string, error) {
+func (a *app) reporter(what, endpoint string) func(string, error) {
 	var mu sync.Mutex // guards shown
 	shown := 0
 	return func(id string, err error) {
@@ -198,8 +198,11 @@ func (a *app) reporter(what string) func(string, error) {
 		defer mu.Unlock()
 		shown++
 		switch {
+		case id == "":
+			shown--
+			_, _ = fmt.Fprintf(a.Stderr, "spillway: waiting: %s\n", exit.Line(err, endpoint))
 		case shown <= reportsShown:
-			_, _ = fmt.Fprintf(a.Stderr, "spillway: %s %s: %s\n", what, id, exit.Line(err, ""))
+			_, _ = fmt.Fprintf(a.Stderr, "spillway: %s %s: %s\n", what, id, exit.Line(err, endpoint))
 		case shown == reportsShown+1:
 			_, _ = fmt.Fprintf(a.Stderr, "spillway: further failures are only counted\n")
 		}

@@ -151,12 +151,15 @@ func (a *app) produce(ctx context.Context, words []string, f produceFlags) error
 		return err
 	}
 	format, r := input.Detect(set.format, src.name, src)
+	if format == input.Raw && f.byReference && src.size >= 0 {
+		return a.produceObject(ctx, s, words[0], src, objectJob{set.load, f})
+	}
 	set.options.Format = format
 	reader, err := input.New(r, set.options)
 	if err != nil {
 		return inputError(src, err)
 	}
-	report := a.reporter("line")
+	report := a.reporter("line", s.endpoint)
 	set.load.Report = func(line int, err error) { report(strconv.Itoa(line), err) }
 	sender, err := load.NewSender(s.client, words[0], set.sender)
 	if err != nil {
@@ -164,12 +167,9 @@ func (a *app) produce(ctx context.Context, words []string, f produceFlags) error
 	}
 	var counts load.Counts
 	started := time.Now()
-	var bar *progress
-	if f.progress || isTerminal(a.Stderr) && !f.noProgress {
-		bar = startProgress(a.Stderr, src.size, func() (int64, string) {
-			return src.read.Load(), messagesText(counts.Sent.Load(), counts.Failed.Load(), time.Since(started))
-		})
-	}
+	bar := a.bar(f, src.size, func() (int64, string) {
+		return src.read.Load(), messagesText(counts.Sent.Load(), counts.Failed.Load(), time.Since(started))
+	})
 	sum, err := load.Run(ctx, reader, sender, set.load, &counts)
 	bar.end()
 	took := time.Since(started)
@@ -186,6 +186,14 @@ func (a *app) produce(ctx context.Context, words []string, f produceFlags) error
 		return err
 	case failed > 0:
 		return &exit.PartialError{Failed: failed, Total: counts.Read.Load(), What: "produced"}
+	}
+	return nil
+}
+
+// bar is the progress on a terminal, or where it was asked for; nil otherwise.
+func (a *app) bar(f produceFlags, total int64, state func() (int64, string)) *progress {
+	if f.progress || isTerminal(a.Stderr) && !f.noProgress {
+		return startProgress(a.Stderr, total, state)
 	}
 	return nil
 }
@@ -247,7 +255,7 @@ func (a *app) printProduced(s *connection, c *load.Counts, sum digest.Sum, took 
 	return err
 }
 
-// source is an input whose bytes are counted.
+// source is an input whose bytes are counted, also those that are read again after a Seek.
 type source struct {
 	name string
 	r    io.Reader
@@ -262,6 +270,15 @@ func (s *source) Read(p []byte) (int, error) {
 	n, err := s.r.Read(p)
 	s.read.Add(int64(n))
 	return n, err
+}
+
+// Seek implements io.Seeker for a file.
+func (s *source) Seek(offset int64, whence int) (int64, error) {
+	f, ok := s.r.(io.Seeker)
+	if !ok {
+		return 0, errors.ErrUnsupported
+	}
+	return f.Seek(offset, whence)
 }
 
 func (a *app) openInput(words []string) (*source, error) {

@@ -65,7 +65,8 @@ type Options struct {
 	Flush func() error
 	// Done, if set, hears of each message that was settled well; from any goroutine.
 	Done func(*client.Received)
-	// Report, if set, hears of each failure that does not end the loop.
+	// Report, if set, hears of each failure that does not end the loop; without an id it is the
+	// server's.
 	Report func(id string, err error)
 }
 
@@ -88,8 +89,8 @@ type loop struct {
 	sum                 digest.Shared
 	began               time.Time
 	took                atomic.Int64 // nanoseconds
-	// connected once a claim was answered.
-	connected atomic.Bool
+	// connected once a claim was answered, away while none is: an outage is reported once.
+	connected, away atomic.Bool
 
 	mu  sync.Mutex // guards err
 	err error
@@ -154,7 +155,9 @@ func (l *loop) work(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // the end of ctx is what the claim failed of
 		case err != nil && l.options.Follow && l.connected.Load() && queue.Retryable(err):
-			l.report("claim", err)
+			if l.away.CompareAndSwap(false, true) {
+				l.report("", err)
+			}
 			pause(ctx, reconnectPause)
 			continue
 		case err != nil:
@@ -163,6 +166,7 @@ func (l *loop) work(ctx context.Context) error {
 			return nil
 		}
 		l.connected.Store(true)
+		l.away.Store(false)
 	}
 	return nil
 }

@@ -173,9 +173,6 @@ func Line(err error, endpoint string) string {
 	var api *client.APIError
 	if errors.As(err, &api) {
 		line = answerLine(api)
-		if api.Retryable {
-			line += "; try again"
-		}
 	}
 	if e.Field != "" && !strings.Contains(line, e.Field) {
 		line += " (field " + e.Field + ")"
@@ -183,8 +180,11 @@ func Line(err error, endpoint string) string {
 	if e.Limit != nil && !strings.Contains(line, fmt.Sprint(e.Limit)) {
 		line += fmt.Sprintf(" (limit %v)", e.Limit)
 	}
-	if hint := hintOf(e.APICode()); hint != "" {
+	switch hint := hintOf(e.APICode()); {
+	case hint != "":
 		line += "; " + hint
+	case api != nil && api.Retryable && api.Code != queue.CodeTooManyInFlight:
+		line += "; try again"
 	}
 	return line
 }
@@ -212,8 +212,6 @@ func hintOf(c queue.Code) string {
 		return "see its config with: spillway subscription show TOPIC NAME"
 	case queue.CodeUnauthorized:
 		return "give the server's token with --token-file FILE or in SPILLWAY_TOKEN"
-	case queue.CodeTooManyInFlight:
-		return "ack or release what is claimed, or wait until its claims expire"
 	default:
 		return ""
 	}
