@@ -38,7 +38,7 @@ const (
 const (
 	// maxLetters bounds the messages that one transaction moves: all may go to one segment, and
 	// a tail has room for this many once it was rolled.
-	maxLetters = queue.MaxTailRefs - queue.RollRefs
+	maxLetters = queue.MaxCommitRefs
 	// maxBurials bounds the transactions that one claim makes per cursor before it goes on.
 	maxBurials = 4
 	// parkPause is how long a message stays hidden that could not be moved.

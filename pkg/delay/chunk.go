@@ -10,7 +10,7 @@ import (
 
 const (
 	// maxAppendRefs is what a head takes at once if it was rolled when it should be.
-	maxAppendRefs = queue.MaxTailRefs - queue.RollRefs
+	maxAppendRefs = queue.MaxCommitRefs
 	// maxAppendBytes bounds the keys and headers of one append's refs, which payload refs carry:
 	// a head is one record.
 	maxAppendBytes = 64 << 10

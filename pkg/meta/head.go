@@ -77,7 +77,7 @@ func (h *Head) Find(id RefID, first uint32) (queue.Offset, *Ref, bool) {
 type Append struct {
 	Segment queue.SegmentID
 	Epoch   queue.Epoch
-	// Refs are 1 to queue.MaxTailRefs-queue.RollRefs refs, appended in order.
+	// Refs are 1 to queue.MaxCommitRefs refs, appended in order.
 	Refs []Ref
 	// At is the commit time; Deadline, if not 0, voids an append that arrives after one later
 	// than it.
@@ -178,8 +178,8 @@ func (a Append) check(h *Head) Reason {
 
 // validate refuses what is wrong whatever the head holds.
 func (a Append) validate() error {
-	if n := len(a.Refs); n == 0 || n > queue.MaxTailRefs-queue.RollRefs {
-		return queue.Invalid("refs", queue.MaxTailRefs-queue.RollRefs, "has %d, not 1 to %d", n, queue.MaxTailRefs-queue.RollRefs)
+	if n := len(a.Refs); n == 0 || n > queue.MaxCommitRefs {
+		return queue.Invalid("refs", queue.MaxCommitRefs, "has %d, not 1 to %d", n, queue.MaxCommitRefs)
 	}
 	for i := range a.Refs {
 		if n := a.Refs[i].Count; n == 0 || n > queue.MaxBatchRecords {

@@ -22,7 +22,7 @@ const (
 	maxRoutes = 5
 	// refsPerCommit is how many refs one head update takes at most: what fits beside a tail
 	// that is about to be rolled.
-	refsPerCommit = queue.MaxTailRefs - queue.RollRefs
+	refsPerCommit = queue.MaxCommitRefs
 )
 
 // share is what of a call goes to one segment by one head update.

@@ -45,10 +45,13 @@ const (
 	// store: below it a DynamoDB write is cheaper and several times faster than an S3 put.
 	InlinePayloadBytes = 8 << 10
 
-	// MaxTailRefs is how many refs a head's tail holds before it must be rolled; RollRefs is the
-	// length at which a writer rolls.
-	MaxTailRefs = 64
+	// RollRefs is the length of a head's tail at which the writer who reached it rolls: what the
+	// tail holds is paid for with every commit. MaxTailRefs is what it may hold at most: the
+	// commits that come in while a roll is under way need room (docs/decisions/0006).
 	RollRefs    = 32
+	MaxTailRefs = 128
+	// MaxCommitRefs bounds the refs of one commit.
+	MaxCommitRefs = 32
 	// MaxHeadProducers bounds the idempotent producers that one head remembers.
 	MaxHeadProducers = 512
 	// ProducerWindow is how long a head remembers an idle idempotent producer at least.

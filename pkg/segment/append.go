@@ -77,7 +77,8 @@ func (l *Log) Append(ctx context.Context, c Commit) (Committed, error) {
 		if done, again, err = t.once(ctx); !again {
 			return done, err
 		}
-		if queue.Retryable(err) {
+		if _, refused := meta.AsRefused(err); !refused {
+			// The store would not; a refusal, in contrast, has been dealt with.
 			if serr := pause(ctx, n); serr != nil {
 				break
 			}
@@ -103,9 +104,10 @@ func (t *try) once(ctx context.Context) (done Committed, again bool, err error) 
 	if err == nil {
 		head, _ := res.Item.Record.(*meta.Head)
 		t.log.cache.noteTail(head)
-		if len(head.Tail) >= queue.RollRefs {
-			// The messages are committed, so a roll that fails is not this caller's failure:
-			// the next writer rolls, and one that finds the tail full reports it.
+		if n := len(head.Tail); n >= queue.RollRefs && n-len(t.op.Refs) < queue.RollRefs {
+			// This commit made the tail long enough, so rolling falls to its writer and to no other. The
+			// messages are committed: a roll that fails is not this caller's failure, and if the
+			// writer dies before it, whoever finds the tail full rolls.
 			_ = t.log.Roll(ctx, head)
 		}
 		return Committed{Offset: res.Offset, Count: t.count()}, false, nil

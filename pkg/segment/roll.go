@@ -7,15 +7,23 @@ import (
 	"github.com/spillway-mq/spillway/pkg/queue"
 )
 
-// Roll moves the older half of a head's tail into a page: one transaction that puts the page, if
+// Roll moves a head's tail, as far as head shows it, into a page: one transaction that puts the page, if
 // absent, and trims the head, if it still starts there. Of any number that race one wins, and the
-// others find that done: no error. head is as it was last read; one that is older than the store's
-// makes Roll do nothing.
+// others find that done: no error. Those of one Log that would do the same roll share one call. head is
+// as it was last read; one that is older than the store's makes Roll do nothing.
 func (l *Log) Roll(ctx context.Context, head *meta.Head) error {
-	n := min(queue.RollRefs, len(head.Tail))
-	if n == 0 {
+	if len(head.Tail) == 0 {
 		return nil
 	}
+	// The call goes on if the caller that began it goes away: others wait for it.
+	_, err, _ := l.rolls.Do(meta.PageKey(head.Segment, head.TailFirst).String(), func() (any, error) {
+		return nil, l.roll(context.WithoutCancel(ctx), head)
+	})
+	return err
+}
+
+func (l *Log) roll(ctx context.Context, head *meta.Head) error {
+	n := len(head.Tail)
 	page := &meta.RefPage{Segment: head.Segment, First: head.TailFirst, Refs: head.Tail[:n:n], Rolled: head.LastAppend}
 	_, err := l.meta.Transact(ctx, []meta.Op{
 		meta.Put{Record: page, If: meta.Absent(), Version: meta.NewVersion(l.ids)},

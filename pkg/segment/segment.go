@@ -1,7 +1,7 @@
 // Package segment is the mechanism of a segment's log: commit, roll, read.
 //
 // Vocabulary: the head is the record that a commit changes; its tail holds the newest refs; a roll
-// moves the older half of the tail into a page; a located ref is a ref with the offset of its first
+// moves the tail into a page; a located ref is a ref with the offset of its first
 // message.
 //
 // Invariants: a commit appends at most once whatever the store answers (append.go says how); offsets
@@ -13,6 +13,8 @@ package segment
 
 import (
 	"context"
+
+	"golang.org/x/sync/singleflight"
 
 	"github.com/spillway-mq/spillway/pkg/blob"
 	"github.com/spillway-mq/spillway/pkg/meta"
@@ -37,6 +39,8 @@ type Log struct {
 	ids   *queue.IDs
 	clock queue.Clock
 	cache *cache
+	// rolls joins the rolls of one tail that many writers ask for at once.
+	rolls singleflight.Group
 }
 
 const defaultCacheBytes = 16 << 20

@@ -124,8 +124,8 @@ func TestAppendRollRead(t *testing.T) {
 	}
 }
 
-// TestAppendCost holds the price of a commit: one head update; one more transaction each time the
-// tail has filled to half.
+// TestAppendCost holds the price of a commit: one head update; one more transaction for each RollRefs
+// of them.
 func TestAppendCost(t *testing.T) {
 	w := newWorld(t)
 	m := meter.New()
@@ -365,8 +365,10 @@ func TestLateRoll(t *testing.T) {
 	if _, err := stalled.Append(t.Context(), w.commit(100, 1)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.clean.Append(t.Context(), w.commit(101, 1)); err != nil {
-		t.Fatal(err)
+	for i := range queue.MaxTailRefs { // until the tail is full and somebody else has to roll
+		if _, err := w.clean.Append(t.Context(), w.commit(byte(101+i), 1)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	key := meta.PageKey(segID, 0)
 	if _, err := w.meta.Apply(t.Context(), meta.Delete{Key: key, If: meta.Present(), Kind: meta.KindPage}); err != nil {

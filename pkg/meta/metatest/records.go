@@ -94,7 +94,7 @@ func testInput(t *testing.T, h Harness) {
 		"delete without key":      meta.Delete{},
 		"append of nothing":       appendOf(),
 		"append of an empty ref":  appendOf(ref(1, 0)),
-		"append of too many":      appendOf(refs(1, queue.MaxTailRefs-queue.RollRefs+1)...),
+		"append of too many":      appendOf(refs(1, queue.MaxCommitRefs+1)...),
 		"append of one ref twice": appendOf(ref(1, 1), ref(1, 1)),
 		"payload without id":      noPayloadID,
 		"payload id with a NUL":   badID,
