@@ -3,8 +3,8 @@ package produce
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"sync"
@@ -49,11 +49,9 @@ func (c *call) putObject(ctx context.Context, now, later []part) error {
 		c.place(key, false)
 		return nil
 	}
-	id := hex.EncodeToString(c.nonce[:])
-	if c.again {
-		// The first try's payload may be there with other bytes around the same messages.
-		id = hex.EncodeToString(nonceBytes(c.IDs.Nonce()))
-	}
+	// Ids rise with time, so that the embedded store fills its pages one after another. The rest is
+	// random also where the call's nonce is not: a first try's payload may hold other bytes.
+	id := fmt.Sprintf("%012x-%s", c.created, c.IDs.ID())
 	c.payload = &meta.Payload{ID: id, Data: c.object}
 	c.place(id, true)
 	if len(later) == 0 && len(c.shares(now)) == 1 {
@@ -71,8 +69,6 @@ func (c *call) putObject(ctx context.Context, now, later []part) error {
 	c.payload = nil
 	return nil
 }
-
-func nonceBytes(n [16]byte) []byte { return n[:] }
 
 func (c *call) place(object string, inline bool) {
 	for _, u := range c.units {
