@@ -184,7 +184,8 @@ type DelayedEdit struct {
 	Delay *time.Duration
 }
 
-// EditDelayed changes a message before it becomes visible. ErrAlreadyPromoted if it has.
+// EditDelayed changes a message before it becomes visible, and gives it without its body.
+// ErrAlreadyPromoted if it has become visible.
 func (c *Client) EditDelayed(ctx context.Context, topic, id string, edit DelayedEdit) (*Received, error) {
 	patch := wire.DelayedPatch{Headers: edit.Headers}
 	if edit.Body != nil {

@@ -58,8 +58,14 @@ func TestProducerUnderFaults(t *testing.T) {
 		"all of these": func(_ string, call int) fault {
 			r := rand.New(rand.NewPCG(1, uint64(call)))
 			return []fault{
-				{}, {lostBefore: true}, {lostAfter: true}, {cut: 9}, {status: 503, code: queue.CodeUnavailable},
-				{refuseHalf: true}, {refuseHalf: true, lostAfter: true}, {delay: 50 * time.Millisecond},
+				{},
+				{lostBefore: true},
+				{lostAfter: true},
+				{cut: 9},
+				{status: 503, code: queue.CodeUnavailable},
+				{refuseHalf: true},
+				{refuseHalf: true, lostAfter: true},
+				{delay: 50 * time.Millisecond},
 			}[r.IntN(8)]
 		},
 	} {

@@ -134,6 +134,8 @@ func (c *Client) uploadOnce(ctx context.Context, topic string, up upload) (Objec
 func (c *Client) put(parent context.Context, op string, place *wire.Upload, body io.Reader, size int64) error {
 	ctx, cancel := context.WithTimeout(parent, c.retry.AttemptTimeout+transferTime(size))
 	defer cancel()
+	// Also hides a Close from net/http: the reader stays the caller's.
+	body = io.LimitReader(body, size)
 	if size == 0 {
 		body = http.NoBody
 	}
