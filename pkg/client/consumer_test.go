@@ -433,6 +433,30 @@ func TestConsumerEnds(t *testing.T) {
 	}
 }
 
+// TestConsumerOutage: a server that is away for less than the visibility timeout costs no delivery.
+func TestConsumerOutage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newFake(t)
+		s.fill(20)
+		began := time.Now()
+		s.faults = func(string, int) fault {
+			away := time.Since(began) > time.Second && time.Since(began) < 12*time.Second
+			return fault{lostBefore: away}
+		}
+		r := consume(t, s, ConsumerOptions{Parallelism: 2}, func(ctx context.Context, m *Received) error {
+			if m.Attempt != 1 {
+				t.Errorf("message %s came again", m.ID)
+			}
+			return wait(ctx, 700*time.Millisecond)
+		})
+		r.until("all done", allDone(20))
+		if err := r.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestConsumerIdle: empty answers are not asked for in a tight loop.
 func TestConsumerIdle(t *testing.T) {
 	t.Parallel()

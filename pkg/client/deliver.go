@@ -211,10 +211,10 @@ func (l *lane) guarded(ctx context.Context, try func(context.Context, Guard) err
 		return err
 	}
 	// The last try may have failed for certain; one before it may have stored the messages.
-	return &queue.Error{
+	return &failure{&queue.Error{
 		Op: opProduce, Subject: l.p.topic, Kind: queue.KindOutcomeUnknown, Err: err,
 		Message: "given up; the messages may be stored all the same",
-	}
+	}}
 }
 
 // persist tries until there is an outcome or ctx ends.

@@ -17,10 +17,10 @@
 //   - Memory is bounded by options: what a Producer has accepted, what a Consumer has claimed, what
 //     is read of one answer. Goroutines end with Close and with Run.
 //
-// Errors: what the server answers is an *APIError; errors.Is finds its code (ErrTopicNotFound and the
-// like), queue.Is its kind. What went wrong on the way is a *queue.Error: KindUnavailable if the
-// server cannot have seen the call, KindOutcomeUnknown if it may have, KindCanceled if the caller's
-// context ended.
+// Errors: what the server answers is an *APIError. What goes wrong on the way is of KindUnavailable if
+// the server cannot have seen the call, KindOutcomeUnknown if it may have, KindCanceled if the caller's
+// context ended. queue.Is finds the kind of each, errors.Is the code (ErrTopicNotFound and the like).
+// What the client itself refuses is a *queue.Error of KindInvalid or KindTooLarge.
 //
 // Non-goals: no server, no knowledge of stores, no schema of bodies.
 package client

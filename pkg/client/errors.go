@@ -107,6 +107,26 @@ func newAPIError(op string, e *wire.Error) *APIError {
 	return out
 }
 
+// failure is what went wrong on this side of the API: errors.Is finds its code, too.
+type failure struct{ err *queue.Error }
+
+// Error is the domain error's.
+func (f *failure) Error() string { return f.err.Error() }
+
+// Is lets errors.Is find a CodeError.
+func (f *failure) Is(target error) bool {
+	code, ok := target.(CodeError)
+	return ok && queue.Code(code) == f.err.APICode()
+}
+
+// Unwrap gives the error in the domain's terms.
+func (f *failure) Unwrap() error { return f.err }
+
+// canceled is the error of a call that the caller's context ended.
+func canceled(ctx context.Context, op string) error {
+	return &failure{&queue.Error{Op: op, Kind: queue.KindCanceled, Err: ctx.Err()}}
+}
+
 // transportError is what a call failed with on the way. parent is the caller's context: the end of a
 // try's own time is not the caller's doing.
 func transportError(parent context.Context, op string, err error) error {
@@ -118,12 +138,12 @@ func transportError(parent context.Context, op string, err error) error {
 	case errors.As(err, &dial) && dial.Op == "dial":
 		out.Kind, out.Message = queue.KindUnavailable, "the server cannot be reached"
 	}
-	return out
+	return &failure{out}
 }
 
 // malformed is an answer that does not have the form which the API says.
 func malformed(op string, err error) error {
-	return &queue.Error{Op: op, Kind: queue.KindCorrupt, Message: "the server's answer is malformed", Err: err}
+	return &failure{&queue.Error{Op: op, Kind: queue.KindCorrupt, Message: "the server's answer is malformed", Err: err}}
 }
 
 func retryAfterOf(err error) time.Duration {

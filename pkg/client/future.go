@@ -5,7 +5,6 @@ import (
 	"sync"
 
 	"github.com/spillway-mq/spillway/pkg/batch"
-	"github.com/spillway-mq/spillway/pkg/queue"
 )
 
 // Future is one accepted message on its way.
@@ -73,9 +72,4 @@ func (f *Future) resolve(r Result) {
 	if f.waiting != nil {
 		close(f.waiting)
 	}
-}
-
-// canceled is the error of a call that the caller's context ended.
-func canceled(ctx context.Context, op string) error {
-	return &queue.Error{Op: op, Kind: queue.KindCanceled, Err: ctx.Err()}
 }

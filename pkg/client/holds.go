@@ -213,9 +213,12 @@ func (h *holds) extend(ctx context.Context, due []span) {
 func (h *holds) extendSome(ctx context.Context, due []span) {
 	began := time.Now()
 	// Half of the time is left: a call that hangs leaves time for another.
-	ctx, cancel := context.WithTimeout(ctx, h.visibility/4)
+	tryCtx, cancel := context.WithTimeout(ctx, h.visibility/4)
 	defer cancel()
-	results, err := h.c.client.Extend(ctx, h.c.topic, h.c.subscription, receiptsOf(due), h.visibility)
+	results, err := h.c.client.Extend(tryCtx, h.c.topic, h.c.subscription, receiptsOf(due), h.visibility)
+	if ctx.Err() != nil {
+		return // the run is over
+	}
 	var reports []error
 	h.mu.Lock()
 	for i, s := range due {

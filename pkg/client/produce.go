@@ -2,6 +2,8 @@ package client
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/http"
@@ -69,7 +71,7 @@ func (c *Client) Produce(ctx context.Context, topic string, messages []Message, 
 	enc := batch.NewEncoder(batch.Options{})
 	results := make([]Result, len(messages))
 	added := make([]int, 0, len(messages))
-	slot := c.jitter.slot(queue.Ring())
+	nonce, slot := c.identity(topic, guard)
 	for i := range messages {
 		rec, err := recordOf(&messages[i], slot)
 		if err == nil {
@@ -87,7 +89,7 @@ func (c *Client) Produce(ctx context.Context, topic string, messages []Message, 
 	if enc.SizeBound() > queue.MaxRequestBytes {
 		return nil, queue.TooLarge("messages", queue.MaxRequestBytes, enc.SizeBound())
 	}
-	data, err := enc.Finish(nil, c.ids.Nonce())
+	data, err := enc.Finish(nil, nonce)
 	if err != nil {
 		return nil, err
 	}
@@ -99,6 +101,17 @@ func (c *Client) Produce(ctx context.Context, topic string, messages []Message, 
 		results[added[n]] = records[pos]
 	}
 	return results, nil
+}
+
+// identity gives a batch's nonce and the slot of its records without a key: random ones, or, under a
+// guard, the same for the same call, because a repetition is known by its bytes.
+func (c *Client) identity(topic string, guard Guard) (nonce [batch.NonceSize]byte, slot queue.Slot) {
+	if !guard.set() {
+		return c.ids.Nonce(), c.jitter.slot(queue.Ring())
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %d %q", topic, guard.ProducerID, guard.Sequence, guard.IdempotencyKey))
+	copy(nonce[:], sum[:])
+	return nonce, queue.Slot(binary.LittleEndian.Uint16(sum[batch.NonceSize:]))
 }
 
 // recordOf gives a message the form of the batch format; slot is for one without a key.

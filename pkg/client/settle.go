@@ -79,7 +79,7 @@ func (s *settler) flush(ctx context.Context, pending []settling) {
 		}
 	}
 	if len(acked) > 0 {
-		s.settle(acked, func(receipts []Receipt) ([]error, error) {
+		s.settle(ctx, acked, func(receipts []Receipt) ([]error, error) {
 			return s.c.client.Ack(ctx, s.c.topic, s.c.subscription, receipts)
 		})
 	}
@@ -90,7 +90,7 @@ func (s *settler) flush(ctx context.Context, pending []settling) {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			s.settle(ds, func(receipts []Receipt) ([]error, error) {
+			s.settle(ctx, ds, func(receipts []Receipt) ([]error, error) {
 				return s.c.client.Release(ctx, s.c.topic, s.c.subscription, receipts, o)
 			})
 		})
@@ -98,14 +98,30 @@ func (s *settler) flush(ctx context.Context, pending []settling) {
 	wg.Wait()
 }
 
+// persist makes the call until it has an answer, but no longer than claims hold: a server that is
+// away for a moment must not cost every message that was handled in it another delivery. Whoever
+// comes to settle more waits meanwhile.
+func (s *settler) persist(ctx context.Context, receipts []Receipt, call func([]Receipt) ([]error, error)) ([]error, error) {
+	began := time.Now()
+	for failed := 1; ; failed++ {
+		results, err := call(receipts)
+		if err == nil {
+			return results, nil
+		}
+		s.c.options.OnError(err)
+		if !retryable(err, true) || time.Since(began) > s.holds.visibility || !sleep(ctx, s.c.client.pause(failed, err)) {
+			return nil, err
+		}
+	}
+}
+
 // settle makes the call. Messages whose outcome did not get through are let go: they come back when
 // their claim ends.
-func (s *settler) settle(ds []*delivery, call func([]Receipt) ([]error, error)) {
+func (s *settler) settle(ctx context.Context, ds []*delivery, call func([]Receipt) ([]error, error)) {
 	defer s.holds.settle(ds)
 	todo := spans(ds)
-	results, err := call(receiptsOf(todo))
+	results, err := s.persist(ctx, receiptsOf(todo), call)
 	if err != nil {
-		s.c.options.OnError(err)
 		return
 	}
 	var again []span
@@ -122,8 +138,7 @@ func (s *settler) settle(ds []*delivery, call func([]Receipt) ([]error, error)) 
 		return
 	}
 	// One message of a run may be gone (expired, say) and must not cost the others their ack.
-	if results, err = call(receiptsOf(again)); err != nil {
-		s.c.options.OnError(err)
+	if results, err = s.persist(ctx, receiptsOf(again), call); err != nil {
 		return
 	}
 	for i, bad := range results {

@@ -213,6 +213,14 @@ func TestSystemRaw(t *testing.T) {
 	if err != nil || results[0].Err != nil || results[1].Err != nil || !queue.Is(results[2].Err, queue.KindInvalid) {
 		t.Fatalf("%+v, %v", results, err)
 	}
+	again, err := c.Produce(ctx, "orders", messages, guard)
+	if err != nil || again[0].ID != results[0].ID || again[1].ID != results[1].ID {
+		t.Errorf("the same call under the same key: %+v, %v, want %+v", again, err, results)
+	}
+	other := []client.Message{{Body: []byte("other")}}
+	if _, err := c.Produce(ctx, "orders", other, guard); queue.CodeOf(err) != queue.CodeIdempotencyMismatch {
+		t.Errorf("another call under the same key: %v", err)
+	}
 	object, err := c.Upload(ctx, "orders", strings.NewReader("uploaded"), 8)
 	if err != nil {
 		t.Fatal(err)
@@ -287,6 +295,88 @@ func TestSystemBatchFile(t *testing.T) {
 	got := consumeAll(t, c, "orders", 4, client.ConsumerOptions{}, func(*client.Received, string) {})
 	if len(got) != 4 {
 		t.Errorf("%d messages, want 4", len(got))
+	}
+}
+
+// TestSystemRestart: a server that goes away and comes back costs a producer time, and neither a
+// message nor a duplicate.
+func TestSystemRestart(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	options := local.Options{Dir: t.TempDir(), Listen: "127.0.0.1:0"}
+	srv, err := local.Start(ctx, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options.Listen = strings.TrimPrefix(srv.URL(), "http://")
+	c, err := client.New(srv.URL(), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	topic(t, c, "orders", client.TopicConfig{Scaling: &client.Scaling{MinSegments: client.Of(3), MaxSegments: client.Of(3)}})
+	p, err := client.NewProducer(c, "orders", client.ProducerOptions{MaxBatchMessages: 20, Linger: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const total = 3000
+	restarted := make(chan *local.Server, 1)
+	for i := range total {
+		if i == total/2 {
+			if err := srv.Close(ctx); err != nil {
+				t.Fatal(err)
+			}
+			time.AfterFunc(300*time.Millisecond, func() {
+				again, err := local.Start(ctx, options)
+				if err != nil {
+					t.Error(err)
+				}
+				restarted <- again
+			})
+		}
+		if _, err := p.Send(ctx, client.Message{Key: fmt.Appendf(nil, "k%d", i%50), Body: []byte(strconv.Itoa(i))}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	status, err := c.GetTopic(ctx, "orders")
+	if err != nil || status.Messages.Ready != total {
+		t.Errorf("%+v, %v, want %d messages", status, err, total)
+	}
+	inOrder(t, c, total)
+	if err := (<-restarted).Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
+// inOrder reads all segments as logs, and holds each key to the order in which it was sent.
+func inOrder(t *testing.T, c *client.Client, total int) {
+	t.Helper()
+	last, seen := map[string]int{}, 0
+	for s, err := range c.Segments(t.Context(), "orders") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for offset := s.FirstOffset; offset < s.NextOffset; {
+			records, err := c.ReadRecords(t.Context(), "orders", client.RecordsOptions{Segment: s.ID, Offset: offset})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range records.Messages {
+				n, _ := strconv.Atoi(string(m.Body))
+				if before, ok := last[string(m.Key)]; ok && n <= before {
+					t.Errorf("message %d of %s comes after %d", n, m.Key, before)
+				}
+				last[string(m.Key)] = n
+				seen++
+			}
+			offset = records.NextOffset
+		}
+	}
+	if seen != total {
+		t.Errorf("the logs hold %d messages, want %d", seen, total)
 	}
 }
 
