@@ -95,6 +95,7 @@ func (s *Service) groups(ctx context.Context, m *topics.Map, sub *meta.Subscript
 	index := make(map[key]*group)
 	absent := make(map[queue.SegmentID]bool)
 	errs := make([]error, len(receipts))
+	reloaded := false
 	for i, r := range receipts {
 		if r.Lo >= r.Hi || r.Hi-r.Lo > queue.MaxClaimMessages || r.Hi > queue.MaxOffset+1 {
 			errs[i] = queue.Invalid("receipts", nil, "not a receipt")
@@ -106,9 +107,15 @@ func (s *Service) groups(ctx context.Context, m *topics.Map, sub *meta.Subscript
 		}
 		g := index[key{r.Segment, r.Claim}]
 		if g == nil {
-			seg, err := s.segment(ctx, m, r.Segment)
-			if err != nil {
-				return nil, nil, err
+			seg := m.Segment(r.Segment)
+			if seg == nil && !reloaded {
+				// The claim may be of a process that knew the segment first. One look is enough
+				// for all receipts of the call.
+				var err error
+				if m, err = s.topics.Reload(ctx, m.Name); err != nil {
+					return nil, nil, err
+				}
+				seg, reloaded = m.Segment(r.Segment), true
 			}
 			if seg == nil {
 				absent[r.Segment] = true

@@ -202,3 +202,26 @@ func TestManyReasons(t *testing.T) {
 		t.Errorf("%d retries", len(cur.Retries))
 	}
 }
+
+// TestReceiptsOfUnknownSegments: they are lost, and cost one look at the topic however many they are;
+// a segment that is only new to this process is found by it.
+func TestReceiptsOfUnknownSegments(t *testing.T) {
+	e := newEnv(t, options{})
+	m := e.topic("a", 1, nil)
+	e.add(m.Open[0], false, numbered(1)...)
+	got := e.claim("a", 1)
+	stale := *m
+	stale.Segments, stale.Open = nil, nil
+	e.names.maps["a"] = &stale
+	e.names.onReload = func() { e.names.maps["a"] = m }
+	list := []queue.Receipt{{Segment: e.ids.Segment(), Hi: 1}, got[0].receipt(), {Segment: e.ids.Segment(), Hi: 1}}
+	errs, err := e.svc.Ack(t.Context(), "a", "sub", list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, errs[0], queue.CodeClaimLost)
+	wantCode(t, errs[2], queue.CodeClaimLost)
+	if errs[1] != nil || e.names.reloads != 1 {
+		t.Errorf("ack: %v, %d reloads", errs[1], e.names.reloads)
+	}
+}
