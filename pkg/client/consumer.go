@@ -18,6 +18,9 @@ const (
 	defaultAckLinger    = 5 * time.Millisecond
 	// settleGrace is how long a drain waits for the last acks and releases.
 	settleGrace = 10 * time.Second
+	// claimGrace is how long a claim under way may go on after the run's context ended. Cut off at
+	// once, it might have been granted already: its messages would be hidden until their claim ends.
+	claimGrace = 200 * time.Millisecond
 )
 
 // Handler works on one message. Without an error the message is acked; with one it is released (see
@@ -197,16 +200,18 @@ func (r *running) run(ctx context.Context) error {
 		})
 	}
 
-	err := r.claimAll(ctx)
+	claims, endClaims := context.WithCancel(context.WithoutCancel(ctx))
+	defer endClaims()
+	background.Go(func() { r.watch(ctx, lasting, endClaims) })
+
+	err := r.claimAll(ctx, claims)
 
 	close(r.draining)
 	close(r.work)
 	for d := range r.work { // the workers may all be busy
 		r.handle(d)
 	}
-	patience := time.AfterFunc(r.options.DrainTimeout, r.cut)
 	workers.Wait()
-	patience.Stop()
 	r.cut()
 	close(r.acks.in)
 	last := time.AfterFunc(settleGrace, stop)
@@ -217,8 +222,30 @@ func (r *running) run(ctx context.Context) error {
 	return err
 }
 
-// claimAll claims until ctx ends, or until claims cannot succeed.
-func (r *running) claimAll(ctx context.Context) error {
+// watch cuts off, some time after ctx ended or draining began, what takes too long: the last claim, and
+// the handlers. It ends with the run.
+func (r *running) watch(ctx, lasting context.Context, endClaims context.CancelFunc) {
+	select {
+	case <-ctx.Done():
+	case <-r.draining:
+	}
+	grace, patience := time.NewTimer(claimGrace), time.NewTimer(r.options.DrainTimeout)
+	defer grace.Stop()
+	defer patience.Stop()
+	for {
+		select {
+		case <-grace.C:
+			endClaims()
+		case <-patience.C:
+			r.cut()
+		case <-lasting.Done():
+			return
+		}
+	}
+}
+
+// claimAll claims until ctx ends, or until claims cannot succeed. A claim itself ends with claims.
+func (r *running) claimAll(ctx, claims context.Context) error {
 	failed, empty := 0, 0
 	for {
 		n := r.reserve(ctx)
@@ -226,7 +253,7 @@ func (r *running) claimAll(ctx context.Context) error {
 			return nil
 		}
 		began := time.Now()
-		messages, err := r.client.Claim(ctx, r.topic, r.subscription, ClaimOptions{
+		messages, err := r.client.Claim(claims, r.topic, r.subscription, ClaimOptions{
 			MaxMessages: n, MaxBytes: r.options.MaxBytes, Wait: r.options.Wait,
 			VisibilityTimeout: r.holds.visibility, ByReference: r.options.ByReference,
 		})

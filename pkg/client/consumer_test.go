@@ -398,6 +398,32 @@ func TestConsumerDrains(t *testing.T) {
 	}
 }
 
+// TestConsumerStopsDuringClaim: a claim that is granted while the run is told to end is not forgotten:
+// its messages are given back.
+func TestConsumerStopsDuringClaim(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newFake(t)
+		r := consume(t, s, ConsumerOptions{}, func(context.Context, *Received) error {
+			t.Error("a handler was begun after the end")
+			return nil
+		})
+		time.Sleep(time.Second)
+		r.cancel()
+		synctest.Wait()
+		s.mu.Lock()
+		s.fill(3) // the long poll is still open and takes them
+		s.mu.Unlock()
+		began := time.Now()
+		if err := <-r.done; err != nil || time.Since(began) > time.Second {
+			t.Errorf("Run ended with %v after %v", err, time.Since(began))
+		}
+		if s.next != 3 || s.inFlight != 0 || len(s.ready) != 3 {
+			t.Errorf("%d claimed, %d in flight, %d given back, want 3, 0, 3", s.next, s.inFlight, len(s.ready))
+		}
+	})
+}
+
 func TestConsumerEnds(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
