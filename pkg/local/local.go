@@ -14,19 +14,15 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/spillway-mq/spillway/docs"
+	"github.com/spillway-mq/spillway/pkg/assembly"
 	"github.com/spillway-mq/spillway/pkg/blob/fileblob"
 	"github.com/spillway-mq/spillway/pkg/blob/signedurl"
-	"github.com/spillway-mq/spillway/pkg/consume"
 	"github.com/spillway-mq/spillway/pkg/delay"
 	"github.com/spillway-mq/spillway/pkg/httpapi"
 	"github.com/spillway-mq/spillway/pkg/meta/boltmeta"
 	"github.com/spillway-mq/spillway/pkg/meter"
 	"github.com/spillway-mq/spillway/pkg/notify"
-	"github.com/spillway-mq/spillway/pkg/produce"
 	"github.com/spillway-mq/spillway/pkg/queue"
-	"github.com/spillway-mq/spillway/pkg/segment"
-	"github.com/spillway-mq/spillway/pkg/topics"
 )
 
 // DefaultListen is where a server listens unless told otherwise; DefaultDir where its data is.
@@ -145,36 +141,19 @@ func (s *Server) closeStores() error {
 func (s *Server) serve(listener net.Listener, o Options, key [signedurl.KeyBytes]byte) {
 	base, cancel := context.WithCancel(context.Background())
 	s.stop = cancel
-	records, objects := s.meter.Meta(s.meta), s.meter.Blob(s.files)
-	ids, hub := queue.NewIDs(nil), notify.NewHub()
-	s.hub = hub
-	signer := signedurl.NewSigner(key)
-	log := segment.New(segment.Deps{Meta: records, Blob: objects, IDs: ids, Clock: time.Now})
-	directory := topics.New(topics.Deps{Meta: records, IDs: ids, Clock: time.Now})
-	delayed := delay.New(delay.Deps{
-		Meta: records, Blob: objects, Log: log, Topics: directory, IDs: ids, Clock: time.Now, Hub: hub,
-	})
-	produced := produce.New(produce.Deps{
-		Meta: records, Blob: objects, Presigner: signer, Log: log, Topics: directory, Hub: hub,
-		IDs: ids, Clock: time.Now,
-	})
-	consumed := consume.New(consume.Deps{
-		Meta: records, Presigner: signer, Log: log, Topics: directory, Delay: delayed, Hub: hub,
-		IDs: ids, Clock: time.Now, Logger: o.Logger,
-	})
+	objects, signer := s.meter.Blob(s.files), signedurl.NewSigner(key)
+	system := assembly.New(assembly.Deps{Meta: s.meter.Meta(s.meta), Blob: objects, Presigner: signer, Logger: o.Logger})
+	s.hub = system.Hub
 	metrics := newMetrics(s, o.Version)
 	s.http = &http.Server{
-		Handler: httpapi.New(httpapi.Deps{
-			Topics: directory, Subscriptions: directory, Produce: produced, Consume: consumed,
-			Reading: consumed, Delayed: delayed,
-			IDs: ids, Clock: time.Now, Logger: o.Logger, Token: o.Token, BaseURL: o.BaseURL,
-			Observe: metrics.observe, Ready: s.ready, Metrics: metrics.handler(),
-			Objects: signedurl.Handler(objects, signer, time.Now), Spec: docs.OpenAPI,
+		Handler: system.Handler(httpapi.Deps{
+			Token: o.Token, BaseURL: o.BaseURL, Observe: metrics.observe, Ready: s.ready,
+			Metrics: metrics.handler(), Objects: signedurl.Handler(objects, signer, time.Now),
 		}),
 		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		ErrorLog: slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug),
 	}
-	s.background.Go(func() { s.backstop(base, delayed) })
+	s.background.Go(func() { s.backstop(base, system.Delay) })
 	go func() {
 		defer close(s.done)
 		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {

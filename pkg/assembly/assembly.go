@@ -1,0 +1,94 @@
+// Package assembly puts the use cases together on whatever stores it is given: the same system, whether
+// the stores are embedded (pkg/local), in AWS (functions) or simulated.
+//
+// Vocabulary: a system is one process's set of use cases over one pair of stores, with one clock, one
+// source of ids, and caches of its own.
+//
+// Invariants: nothing here knows which drivers run; two systems on the same stores share nothing else.
+//
+// Non-goals: opening stores, listening, schedules, metrics registries.
+package assembly
+
+import (
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/spillway-mq/spillway/docs"
+	"github.com/spillway-mq/spillway/pkg/blob"
+	"github.com/spillway-mq/spillway/pkg/consume"
+	"github.com/spillway-mq/spillway/pkg/delay"
+	"github.com/spillway-mq/spillway/pkg/httpapi"
+	"github.com/spillway-mq/spillway/pkg/meta"
+	"github.com/spillway-mq/spillway/pkg/notify"
+	"github.com/spillway-mq/spillway/pkg/produce"
+	"github.com/spillway-mq/spillway/pkg/queue"
+	"github.com/spillway-mq/spillway/pkg/segment"
+	"github.com/spillway-mq/spillway/pkg/topics"
+)
+
+// Deps are what a system stands on. Meta, Blob and Presigner are required.
+type Deps struct {
+	Meta      meta.Store
+	Blob      blob.Store
+	Presigner blob.Presigner
+	// IDs and Clock are random and time.Now unless given.
+	IDs   *queue.IDs
+	Clock queue.Clock
+	// Logger hears what no caller is told; nil drops it.
+	Logger *slog.Logger
+	// CacheBytes is as in segment.Deps.
+	CacheBytes int64
+}
+
+// System is the use cases of one process.
+type System struct {
+	Topics  *topics.Service
+	Produce *produce.Service
+	Consume *consume.Service
+	Delay   *delay.Service
+	// Hub wakes the system's long polls; closing it ends them.
+	Hub *notify.Hub
+
+	ids    *queue.IDs
+	clock  queue.Clock
+	logger *slog.Logger
+}
+
+// New assembles a system.
+func New(d Deps) *System {
+	if d.IDs == nil {
+		d.IDs = queue.NewIDs(nil)
+	}
+	if d.Clock == nil {
+		d.Clock = time.Now
+	}
+	if d.Logger == nil {
+		d.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &System{Hub: notify.NewHub(), ids: d.IDs, clock: d.Clock, logger: d.Logger}
+	log := segment.New(segment.Deps{Meta: d.Meta, Blob: d.Blob, IDs: d.IDs, Clock: d.Clock, CacheBytes: d.CacheBytes})
+	s.Topics = topics.New(topics.Deps{Meta: d.Meta, IDs: d.IDs, Clock: d.Clock})
+	s.Delay = delay.New(delay.Deps{
+		Meta: d.Meta, Blob: d.Blob, Log: log, Topics: s.Topics, IDs: d.IDs, Clock: d.Clock, Hub: s.Hub,
+	})
+	s.Produce = produce.New(produce.Deps{
+		Meta: d.Meta, Blob: d.Blob, Presigner: d.Presigner, Log: log, Topics: s.Topics, Hub: s.Hub,
+		IDs: d.IDs, Clock: d.Clock,
+	})
+	s.Consume = consume.New(consume.Deps{
+		Meta: d.Meta, Presigner: d.Presigner, Log: log, Topics: s.Topics, Delay: s.Delay, Hub: s.Hub,
+		IDs: d.IDs, Clock: d.Clock, Logger: d.Logger,
+	})
+	return s
+}
+
+// Handler is the whole HTTP API over the system. around gives what is not the system's: Token, Observe,
+// Ready, Metrics, Objects and BaseURL.
+func (s *System) Handler(around httpapi.Deps) http.Handler {
+	around.Topics, around.Subscriptions = s.Topics, s.Topics
+	around.Produce, around.Consume = s.Produce, s.Consume
+	around.Reading, around.Delayed = s.Consume, s.Delay
+	around.IDs, around.Clock, around.Logger, around.Spec = s.ids, s.clock, s.logger, docs.OpenAPI
+	return httpapi.New(around)
+}
