@@ -41,11 +41,7 @@ func (s *Service) deliver(ctx context.Context, c *call) ([]Delivery, error) {
 			all = append(all, &fetched{hold: &c.holds[i], run: &c.holds[i].runs[j]})
 		}
 	}
-	signed := &signer{s: s, expires: s.clock().Add(queue.PresignTTL), done: make(map[string]*blob.Request)}
-	each(len(all), func(i int) {
-		f := all[i]
-		f.out, f.bad, f.err = s.fetch(ctx, f.run, c.byReference, signed)
-	})
+	s.fetchAll(ctx, all, c.byReference)
 	if ctx.Err() != nil {
 		s.giveBack(ctx, c.holds)
 		return nil, canceled(ctx, "claim")
@@ -67,6 +63,33 @@ func (s *Service) deliver(ctx context.Context, c *call) ([]Delivery, error) {
 		failure = nil
 	}
 	return out, failure
+}
+
+// fetchAll fetches several runs at a time, but those of one batch one after another: the first brings
+// the batch into the cache.
+func (s *Service) fetchAll(ctx context.Context, all []*fetched, byReference bool) {
+	type place struct {
+		object string
+		pos    int64
+	}
+	var batches [][]*fetched
+	index := make(map[place]int)
+	for _, f := range all {
+		at := place{f.run.loc.Ref.Object, f.run.loc.Ref.Pos}
+		i, ok := index[at]
+		if !ok {
+			i = len(batches)
+			index[at] = i
+			batches = append(batches, nil)
+		}
+		batches[i] = append(batches[i], f)
+	}
+	signed := &signer{s: s, expires: s.clock().Add(queue.PresignTTL), done: make(map[string]*blob.Request)}
+	each(len(batches), func(i int) {
+		for _, f := range batches[i] {
+			f.out, f.bad, f.err = s.fetch(ctx, f.run, byReference, signed)
+		}
+	})
 }
 
 // each calls f for 0..n-1, several at a time.

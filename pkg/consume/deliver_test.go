@@ -272,3 +272,27 @@ func TestCanceled(t *testing.T) {
 		})
 	}
 }
+
+// TestOneBatchIsReadOnce: however many runs of it a claim delivers.
+func TestOneBatchIsReadOnce(t *testing.T) {
+	e := newEnv(t, options{})
+	m := e.topic("a", 1, nil)
+	e.add(m.Open[0], true, numbered(20)...)
+	got := e.claimWith(consume.ClaimRequest{Topic: "a", MaxMessages: 20, ByReference: true})
+	for i := 0; i < len(got); i += 2 {
+		e.release("a", got[i:i+1], consume.Release{})
+	}
+	fresh := newEnvOn(e)
+	s := e.spent(func() { wantOffsets(t, "claim", fresh.claim("a", 20), 0, 2, 4, 6, 8, 10, 12, 14, 16, 18) })
+	wantOps(t, "claim", s, "get cursor 1, get head 1, get object 1, take 1")
+}
+
+// newEnvOn is e with a process whose caches are empty.
+func newEnvOn(e *env) *env {
+	clock := queue.Clock(func() time.Time { return time.UnixMilli(e.now.Load()) })
+	e.svc = consume.New(consume.Deps{
+		Meta: e.meta, Presigner: signer{}, Topics: e.names, Delay: e.delay, Hub: e.hub, IDs: e.ids, Clock: clock,
+		Log: segment.New(segment.Deps{Meta: e.meta, Blob: e.blob, IDs: e.ids, Clock: clock}),
+	})
+	return e
+}

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/spillway-mq/spillway/pkg/blob"
 	"github.com/spillway-mq/spillway/pkg/meta"
 	"github.com/spillway-mq/spillway/pkg/queue"
 	"github.com/spillway-mq/spillway/pkg/topics"
@@ -131,11 +130,11 @@ func (s *Service) readFrom(ctx context.Context, k *cutter, from queue.Offset, li
 	if len(cut.rest) > 0 {
 		next = cut.rest[0].Lo
 	}
-	signed := &signer{s: s, expires: s.clock().Add(queue.PresignTTL), done: make(map[string]*blob.Request)}
-	all := make([]fetched, len(cut.runs))
-	each(len(all), func(i int) {
-		all[i].out, all[i].bad, all[i].err = s.fetch(ctx, &cut.runs[i], false, signed)
-	})
+	all := make([]*fetched, len(cut.runs))
+	for i := range all {
+		all[i] = &fetched{run: &cut.runs[i]}
+	}
+	s.fetchAll(ctx, all, false)
 	g := got{count: cut.count}
 	for i := range all {
 		if all[i].err != nil {
