@@ -189,20 +189,27 @@ func shell() []string {
 	return []string{"sh", "-c"}
 }
 
-// reporter prints the first failures and says when it stops doing so.
+// reporter prints the first failures and says when it stops doing so. One that says what the last one
+// said is only counted: when a server goes away, all messages on their way fail alike.
 func (a *app) reporter(what, endpoint string) func(string, error) {
-	var mu sync.Mutex // guards shown
-	shown := 0
+	var mu sync.Mutex // guards shown and last
+	shown, last := 0, ""
 	return func(id string, err error) {
 		mu.Lock()
 		defer mu.Unlock()
+		line := exit.Line(err, endpoint)
+		if id == "" {
+			_, _ = fmt.Fprintf(a.Stderr, "spillway: waiting: %s\n", line)
+			return
+		}
+		if line == last {
+			return
+		}
+		last = line
 		shown++
 		switch {
-		case id == "":
-			shown--
-			_, _ = fmt.Fprintf(a.Stderr, "spillway: waiting: %s\n", exit.Line(err, endpoint))
 		case shown <= reportsShown:
-			_, _ = fmt.Fprintf(a.Stderr, "spillway: %s %s: %s\n", what, id, exit.Line(err, endpoint))
+			_, _ = fmt.Fprintf(a.Stderr, "spillway: %s %s: %s\n", what, id, line)
 		case shown == reportsShown+1:
 			_, _ = fmt.Fprintf(a.Stderr, "spillway: further failures are only counted\n")
 		}

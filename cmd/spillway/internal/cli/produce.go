@@ -161,6 +161,7 @@ func (a *app) produce(ctx context.Context, words []string, f produceFlags) error
 	}
 	report := a.reporter("line", s.endpoint)
 	set.load.Report = func(line int, err error) { report(strconv.Itoa(line), err) }
+	set.sender.Timeout = s.timeout
 	sender, err := load.NewSender(s.client, words[0], set.sender)
 	if err != nil {
 		return err

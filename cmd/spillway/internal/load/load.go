@@ -14,6 +14,7 @@ import (
 	"github.com/spillway-mq/spillway/cmd/spillway/internal/digest"
 	"github.com/spillway-mq/spillway/cmd/spillway/internal/input"
 	"github.com/spillway-mq/spillway/pkg/client"
+	"github.com/spillway-mq/spillway/pkg/queue"
 )
 
 // Sender takes messages over. Send blocks while it has as many as it may hold, and calls done once
@@ -58,18 +59,28 @@ type run struct {
 	counts  *Counts
 	sum     digest.Shared
 	slab    []byte
-	fail    context.CancelCauseFunc
+	// stop ends the reading, abort also what is on its way.
+	stop  context.CancelCauseFunc
+	abort context.CancelFunc
+	// gone is set by the first message that the server did not take in time: the failures after
+	// it say nothing new.
+	gone atomic.Bool
 }
 
 // Run sends every record that r gives. The error is that of the input, of FailFast, or of a message
 // that the sender did not take; messages that failed by themselves are only counted.
 func Run(ctx context.Context, r input.Reader, s Sender, o Options, counts *Counts) (digest.Sum, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	l := &run{options: o, counts: counts, fail: cancel}
-	err := l.loop(ctx, r, s)
-	// What was taken is sent whatever ended the loop; the sender bounds how long that may last.
-	err = errors.Join(err, s.Close(context.WithoutCancel(ctx)))
+	// What was taken is sent whatever ends the reading, but for a server that takes nothing.
+	sending, abort := context.WithCancel(context.WithoutCancel(ctx))
+	defer abort()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	l := &run{options: o, counts: counts, stop: stop, abort: abort}
+	err := errors.Join(l.loop(ctx, r, s), s.Close(sending))
+	if err == nil {
+		// The last messages may have been those that ended it.
+		err = context.Cause(ctx)
+	}
 	return l.sum.Sum(), err
 }
 
@@ -111,8 +122,13 @@ func (l *run) send(ctx context.Context, s Sender, rec *input.Record) error {
 	err := s.Send(ctx, m, func(result client.Result) {
 		if result.Err != nil {
 			l.failed(line, result.Err)
-			if l.options.FailFast {
-				l.fail(ErrFailFast)
+			switch {
+			case gaveUp(result.Err):
+				l.gone.Store(true)
+				l.stop(result.Err)
+				l.abort()
+			case l.options.FailFast:
+				l.stop(ErrFailFast)
 			}
 			return
 		}
@@ -136,9 +152,20 @@ func (l *run) send(ctx context.Context, s Sender, rec *input.Record) error {
 	return err
 }
 
+// gaveUp reports whether a message failed because the server did not take it for as long as the sender
+// tries. The next ones would fail so, too, each after as long.
+func gaveUp(err error) bool {
+	switch queue.KindOf(err) {
+	case queue.KindUnavailable, queue.KindOutcomeUnknown, queue.KindThrottled, queue.KindFull:
+		return true
+	default:
+		return false
+	}
+}
+
 func (l *run) failed(line int, err error) {
 	l.counts.Failed.Add(1)
-	if l.options.Report != nil {
+	if l.options.Report != nil && !l.gone.Load() {
 		l.options.Report(line, err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spillway-mq/spillway/cmd/spillway/internal/input"
 	"github.com/spillway-mq/spillway/cmd/spillway/internal/load"
 	"github.com/spillway-mq/spillway/pkg/client"
+	"github.com/spillway-mq/spillway/pkg/queue"
 )
 
 // late gives results only when it is closed, as a server that is slow would.
@@ -97,6 +98,31 @@ func TestFailures(t *testing.T) {
 				t.Errorf("read, sent, failed, reported %v, want %v", got, want)
 			}
 		})
+	}
+}
+
+// gone refuses all as a server that went away does, and notes that it was told not to wait.
+type gone struct {
+	late
+	aborted bool
+}
+
+func (s *gone) Send(ctx context.Context, m client.Message, done func(client.Result)) error {
+	done(client.Result{Err: &queue.Error{Op: "produce", Kind: queue.KindUnavailable}})
+	return s.late.Send(ctx, m, func(client.Result) {})
+}
+
+func (s *gone) Close(ctx context.Context) error {
+	s.aborted = ctx.Err() != nil
+	return nil
+}
+
+func TestAServerThatIsGoneEndsIt(t *testing.T) {
+	var counts load.Counts
+	s := &gone{}
+	_, err := load.Run(t.Context(), lines(t, "a\nb\nc\n"), s, load.Options{}, &counts)
+	if !queue.Is(err, queue.KindUnavailable) || counts.Read.Load() != 1 || !s.aborted {
+		t.Errorf("%v after %d records, aborted %v", err, counts.Read.Load(), s.aborted)
 	}
 }
 

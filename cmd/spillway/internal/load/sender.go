@@ -14,15 +14,15 @@ const (
 	// pendingMessages and pendingBytes bound what is sent and has no result yet.
 	pendingMessages = 1 << 16
 	pendingBytes    = 32 << 20
+	// maxTimeout is the SDK's bound.
+	maxTimeout = 10 * time.Minute
 )
-
-// deliveryTimeout is how long a batch is tried before its messages fail. Who watches a command does
-// not want to wait as long as a service may.
-const deliveryTimeout = 30 * time.Second
 
 // SenderOptions say how messages travel; zero fields take the defaults.
 type SenderOptions struct {
 	Batch, Lanes int
+	// Timeout is how long a batch is tried before its messages fail.
+	Timeout time.Duration
 	// ByReference uploads batch files to the object store and submits references to them, so that
 	// the server never sees a body.
 	ByReference bool
@@ -34,7 +34,7 @@ func NewSender(c *client.Client, topic string, o SenderOptions) (Sender, error) 
 		return newReferenceSender(c, topic, o), nil
 	}
 	p, err := client.NewProducer(c, topic, client.ProducerOptions{
-		MaxBatchMessages: o.Batch, Lanes: o.Lanes, MaxInFlightBytes: pendingBytes, DeliveryTimeout: deliveryTimeout,
+		MaxBatchMessages: o.Batch, Lanes: o.Lanes, MaxInFlightBytes: pendingBytes, DeliveryTimeout: min(o.Timeout, maxTimeout),
 	})
 	if err != nil {
 		return nil, err
