@@ -20,9 +20,6 @@ const (
 	maxParallel = 16
 	// maxRoutes bounds how often a call follows changes of the segment map.
 	maxRoutes = 5
-	// refsPerCommit is how many refs one head update takes at most: what fits beside a tail
-	// that is about to be rolled.
-	refsPerCommit = queue.MaxCommitRefs
 )
 
 // share is what of a call goes to one segment by one head update.
@@ -31,6 +28,13 @@ type share struct {
 	parts   []part
 	// number tells the shares of one segment apart.
 	number int
+	// carried is the length of keys and headers in the refs.
+	carried int
+}
+
+// full reports whether one more ref that carries n bytes belongs into another head update.
+func (s *share) full(n int) bool {
+	return len(s.parts) == queue.MaxCommitRefs || len(s.parts) > 0 && s.carried+n > queue.MaxCommitRefBytes
 }
 
 // putObject makes the call's bytes durable: in the blob store, or, for a small call, as a payload
@@ -84,7 +88,8 @@ func (c *call) shares(parts []part) []share {
 	var order []*share
 	add := func(seg *meta.Segment, p part) {
 		sh := bySegment[seg.ID]
-		if sh == nil || len(sh.parts) == refsPerCommit {
+		carried := len(p.unit.ref.Key) + len(p.unit.ref.Headers)
+		if sh == nil || sh.full(carried) {
 			next := &share{segment: seg}
 			if sh != nil {
 				next.number = sh.number + 1
@@ -94,6 +99,7 @@ func (c *call) shares(parts []part) []share {
 			order = append(order, sh)
 		}
 		sh.parts = append(sh.parts, p)
+		sh.carried += carried
 	}
 	for _, p := range parts {
 		recs := p.records()

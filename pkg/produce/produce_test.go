@@ -497,3 +497,32 @@ func TestUnknownTopic(t *testing.T) {
 		t.Errorf("a process that has not heard of the deletion: %+v, %v", a, err)
 	}
 }
+
+// TestHeavyRefs: references carry their keys and headers in the head. As many and as large as the
+// limits allow, they must not fill its record so that the segment takes no more.
+func TestHeavyRefs(t *testing.T) {
+	w := newWorld(t)
+	w.topic("t", topics.Config{})
+	ctx := t.Context()
+	up, err := w.Uploads(ctx, "t", []blob.Terms{{Size: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.blob.Put(ctx, up[0].Object, strings.NewReader("x"), blob.Terms{Size: 1}); err != nil {
+		t.Fatal(err)
+	}
+	ref := produce.Reference{
+		Object: up[0].Object, Key: bytes.Repeat([]byte("k"), queue.MaxKeyBytes),
+		Headers: map[string]string{"h": strings.Repeat("v", queue.MaxHeadersBytes-1)},
+	}
+	for range 3 {
+		req := produce.ReferencesRequest{Topic: "t", References: slices.Repeat([]produce.Reference{ref}, queue.MaxReferences)}
+		a, err := w.References(ctx, req)
+		if err != nil || a.Runs[0].Err != nil || len(a.Runs) != 1 {
+			t.Fatalf("answered %d runs, the first %+v, %v", len(a.Runs), a.Runs[0].Err, err)
+		}
+	}
+	if n := len(w.bodies("t")); n != 3*queue.MaxReferences {
+		t.Errorf("%d messages, want %d", n, 3*queue.MaxReferences)
+	}
+}

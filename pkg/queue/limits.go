@@ -50,8 +50,12 @@ const (
 	// commits that come in while a roll is under way need room (docs/decisions/0006).
 	RollRefs    = 32
 	MaxTailRefs = 128
-	// MaxCommitRefs bounds the refs of one commit.
-	MaxCommitRefs = 32
+	// RollBytes is the size of a head's record at which a writer rolls whatever its length.
+	RollBytes = 16 << 10
+	// MaxCommitRefs bounds the refs of one commit, MaxCommitRefBytes the keys and headers in them
+	// together: a head's record holds 400 KB.
+	MaxCommitRefs     = 32
+	MaxCommitRefBytes = 128 << 10
 	// MaxHeadProducers bounds the idempotent producers that one head remembers.
 	MaxHeadProducers = 512
 	// ProducerWindow is how long a head remembers an idle idempotent producer at least.

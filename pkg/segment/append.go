@@ -104,9 +104,8 @@ func (t *try) once(ctx context.Context) (done Committed, again bool, err error) 
 	if err == nil {
 		head, _ := res.Item.Record.(*meta.Head)
 		t.log.cache.noteTail(head)
-		if n := len(head.Tail); n >= queue.RollRefs && n-len(t.op.Refs) < queue.RollRefs {
-			// This commit made the tail long enough, so rolling falls to its writer and to no other. The
-			// messages are committed: a roll that fails is not this caller's failure, and if the
+		if t.rollIsOurs(head, res.Item.Size) {
+			// The messages are committed: a roll that fails is not this caller's failure, and if the
 			// writer dies before it, whoever finds the tail full rolls.
 			_ = t.log.Roll(ctx, head)
 		}
@@ -125,9 +124,33 @@ func (t *try) once(ctx context.Context) (done Committed, again bool, err error) 
 		return done, !found, err
 	case queue.KindUnavailable, queue.KindThrottled:
 		return Committed{}, true, err
+	case queue.KindTooLarge:
+		return t.makeRoom(ctx, err)
 	default:
 		return Committed{}, false, err
 	}
+}
+
+// rollIsOurs reports whether this commit made the tail long enough to roll: the roll falls to its writer
+// and to no other. A head that large refs have made heavy is rolled by whoever sees it.
+func (t *try) rollIsOurs(head *meta.Head, size int) bool {
+	n := len(head.Tail)
+	return n >= queue.RollRefs && n-len(t.op.Refs) < queue.RollRefs || size >= queue.RollBytes
+}
+
+// makeRoom rolls a head whose record has no room for the refs: they may carry keys and headers.
+func (t *try) makeRoom(ctx context.Context, cause error) (Committed, bool, error) {
+	head, err := t.log.Head(ctx, t.op.Segment)
+	if err != nil {
+		return Committed{}, false, err
+	}
+	if len(head.Tail) == 0 {
+		return Committed{}, false, cause
+	}
+	if err := t.log.Roll(ctx, head); err != nil && !queue.Retryable(err) {
+		return Committed{}, false, err
+	}
+	return Committed{}, true, &meta.Refused{Op: t.op.Name(), Key: t.op.Target(), Reason: meta.ReasonTailFull}
 }
 
 func (t *try) refused(ctx context.Context, r *meta.Refused) (done Committed, again bool, err error) {

@@ -154,15 +154,15 @@ func corrupt(ref *meta.Ref, message string) error {
 	return &queue.Error{Op: "read batch", Subject: ref.Object, Kind: queue.KindCorrupt, Message: message}
 }
 
-// ExpiryOf is when a record of ref expires that was created delta after the ref and has this ttl (0:
-// none of its own); 0 for never. Times are in milliseconds.
-func ExpiryOf(ref *meta.Ref, e *batch.Record) queue.Millis {
-	created := ref.Created.Add(e.CreatedDelta)
+// ExpiryOf is when a record of ref expires; 0 for never. Where all messages of the ref expire together,
+// the ref decides, whatever the records say: a dead letter has left its own ttl behind.
+func ExpiryOf(ref *meta.Ref, rec *batch.Record) queue.Millis {
+	created := ref.Created.Add(rec.CreatedDelta)
 	switch {
-	case ref.Kind == meta.RefPayload:
+	case ref.MinExpires == ref.MaxExpires:
 		return ref.MinExpires
-	case e.TTL > 0:
-		return created.Add(e.TTL)
+	case rec.TTL > 0:
+		return created.Add(rec.TTL)
 	case ref.DefaultTTL > 0:
 		return created + queue.Millis(ref.DefaultTTL)
 	}
