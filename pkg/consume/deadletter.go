@@ -271,12 +271,7 @@ func (s *Service) readdress(ctx context.Context, dead *topics.Map, r *meta.Refus
 
 // posted cares for the heads that letters were appended to, as a commit does, and wakes who waits.
 func (s *Service) posted(ctx context.Context, dead *topics.Map, results []meta.Result) {
-	for i := range results {
-		if head, ok := results[i].Item.Record.(*meta.Head); ok && len(head.Tail) >= queue.RollRefs {
-			// As with a commit, a roll that fails is left to the next writer.
-			_ = s.log.Roll(ctx, head)
-		}
-	}
+	s.log.Appended(ctx, results)
 	s.hub.Signal(dead.ID())
 }
 

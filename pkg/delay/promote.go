@@ -132,13 +132,7 @@ func (p *promotion) entries(ctx context.Context, due []*waiting) error {
 // promoted takes note of a chunk's success and gives what is left.
 func (p *promotion) promoted(ctx context.Context, c *chunk, results []meta.Result, due []*waiting) []*waiting {
 	p.count(c)
-	for i := range results {
-		// The messages are in, so a roll that fails is not this caller's failure: the next writer
-		// rolls, and one that finds the tail full reports it.
-		if h, ok := results[i].Item.Record.(*meta.Head); ok && len(h.Tail) >= queue.RollRefs {
-			_ = p.service.Log.Roll(ctx, h)
-		}
-	}
+	p.service.Log.Appended(ctx, results)
 	due = due[c.entries:]
 	if c.rest != nil {
 		due = append([]*waiting{c.rest}, due...)

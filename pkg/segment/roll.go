@@ -37,3 +37,14 @@ func (l *Log) roll(ctx context.Context, head *meta.Head) error {
 	}
 	return err
 }
+
+// Appended does after a transaction what Append does after a commit: it rolls the heads among the results
+// that have grown long or heavy. A roll that fails is left to the next writer.
+func (l *Log) Appended(ctx context.Context, results []meta.Result) {
+	for i := range results {
+		head, ok := results[i].Item.Record.(*meta.Head)
+		if ok && (len(head.Tail) >= queue.RollRefs || results[i].Item.Size >= queue.RollBytes) {
+			_ = l.Roll(ctx, head)
+		}
+	}
+}
