@@ -29,6 +29,8 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			// The only server is the one that the script starts: port 1 answers nobody.
 			env.Setenv("SPILLWAY_ENDPOINT", "http://127.0.0.1:1")
+			// Under the race detector a process sleeps for a second before it exits, unless told.
+			env.Setenv("GORACE", "atexit_sleep_ms=10")
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -69,7 +71,7 @@ func run2(ts *testscript.TestScript, name string, args ...string) error {
 	}
 	cmd := exec.Command(path, args...)
 	cmd.Dir = ts.MkAbs(".")
-	for _, name := range []string{"PATH", "WORK", "HOME", "TMPDIR", "SPILLWAY_ENDPOINT", "SPILLWAY_TOKEN"} {
+	for _, name := range []string{"PATH", "WORK", "HOME", "TMPDIR", "GORACE", "SPILLWAY_ENDPOINT", "SPILLWAY_TOKEN"} {
 		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
 	}
 	cmd.Stdout, cmd.Stderr = ts.Stdout(), ts.Stderr()
