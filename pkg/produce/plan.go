@@ -82,6 +82,9 @@ func (c *call) judge(m *Message, rec *batch.Record) (class, []Warning, error) {
 	if err != nil {
 		return class{}, nil, err
 	}
+	if m.DedupID != "" {
+		warnings = append(warnings, WarnDedupIgnored)
+	}
 	*rec = batch.Record{
 		Slot: c.keylessSlot(), Key: key, Headers: headers, Body: m.Body,
 		Delay: m.Delay, HasDelay: m.HasDelay, TTL: m.TTL, DedupID: []byte(m.DedupID),
@@ -176,6 +179,9 @@ func (c *call) indexed(idx *batch.Index, field string, base int, maxBody int64) 
 		if err != nil {
 			c.results[pos].err = at(field, i, err)
 			continue
+		}
+		if len(e.DedupID) > 0 {
+			warnings = append(warnings, WarnDedupIgnored)
 		}
 		records[i].visible, records[i].expires = cl.visible, cl.expires
 		c.accept(pos, cl, warnings)

@@ -295,6 +295,15 @@ func TestDelayOnNormalTopic(t *testing.T) {
 	}
 }
 
+func TestDedupIDIsNotSilentlyIgnored(t *testing.T) {
+	w := newWorld(t)
+	w.topic("t", topics.Config{})
+	a := w.produce(produce.Request{Topic: "t", Messages: []produce.Message{{Body: []byte("x"), DedupID: "d"}, {Body: []byte("y")}}})
+	if len(a.Runs) != 2 || !slices.Equal(a.Runs[0].Warnings, []produce.Warning{produce.WarnDedupIgnored}) || a.Runs[1].Warnings != nil {
+		t.Errorf("answered %+v", a.Runs)
+	}
+}
+
 func TestDelayedTopic(t *testing.T) {
 	w := newWorld(t)
 	w.topic("t", topics.Config{DefaultDelay: 10 * time.Second, MinSegments: 4})

@@ -97,6 +97,9 @@ const (
 	// WarnExpiresBeforeVisible: the message's ttl ends before its delay; it will never be
 	// claimable.
 	WarnExpiresBeforeVisible Warning = "expires_before_visible"
+	// WarnDedupIgnored: the message's dedup_id is kept and handed out with it, but the topic has no
+	// dedup_window, so nothing is deduplicated by it.
+	WarnDedupIgnored Warning = "dedup_ignored"
 )
 
 // Run answers for consecutive messages of a call that became consecutive messages of one segment, or
