@@ -33,8 +33,10 @@ type tester interface {
 type rig struct {
 	*Service
 	store *memmeta.Store
-	blobs *memblob.Store
-	meter *meter.Meter
+	// writer is what entries are put through: store unless told otherwise.
+	writer meta.Store
+	blobs  *memblob.Store
+	meter  *meter.Meter
 
 	mu  sync.Mutex // guards now
 	now queue.Millis
@@ -65,6 +67,7 @@ func newRig(t tester, cfg topics.Config) *rig {
 	r := &rig{meter: meter.New(), now: 1_700_000_000_000}
 	reporter, _ := t.(memblob.Reporter)
 	r.store = memmeta.New(t)
+	r.writer = r.store
 	r.blobs = memblob.New(reporter, r.clock, memblob.Options{})
 	r.Service = r.on(r.meter.Meta(r.store), r.meter.Blob(r.blobs))
 	if _, _, err := r.Topics.Create(background(), topicName, cfg); err != nil {
@@ -175,7 +178,7 @@ func (r *rig) put(t tester, g group) []queue.DelayedID {
 
 func (r *rig) putEntry(t tester, d *meta.Delayed) {
 	t.Helper()
-	_, err := r.store.Apply(background(), meta.Put{Record: d, If: meta.Absent(), Version: meta.NewVersion(r.IDs)})
+	_, err := r.writer.Apply(background(), meta.Put{Record: d, If: meta.Absent(), Version: meta.NewVersion(r.IDs)})
 	if err != nil {
 		t.Fatal(err)
 	}

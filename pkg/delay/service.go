@@ -64,37 +64,50 @@ func New(d Deps) *Service {
 // fails; the errors are joined. next is the visible time of the first message that still waits
 // anywhere, 0 if none does.
 func (s *Service) PromoteAll(ctx context.Context) (promoted int, next queue.Millis, err error) {
+	promoted, err = s.eachTopic(ctx, func(id queue.TopicID, name string) (int, error) {
+		n, at, err := s.backstop(ctx, id, name)
+		next = earlier(next, at)
+		return n, err
+	})
+	return promoted, next, err
+}
+
+// eachTopic calls promote for every topic, adds up what it promoted and joins its errors.
+func (s *Service) eachTopic(ctx context.Context, promote func(queue.TopicID, string) (int, error)) (promoted int, err error) {
 	var errs []error
 	cursor := ""
 	for {
 		page, more, err := s.Topics.List(ctx, "", cursor, queue.MaxPageSize)
 		if err != nil {
-			return promoted, next, errors.Join(append(errs, err)...)
+			return promoted, errors.Join(append(errs, err)...)
 		}
 		for _, listed := range page {
-			n, at, err := s.backstop(ctx, listed.Name)
+			n, err := promote(listed.ID, listed.Name)
 			promoted += n
-			next = earlier(next, at)
 			if err != nil {
 				errs = append(errs, err)
 			}
 			if ctx.Err() != nil {
-				return promoted, next, errors.Join(errs...)
+				return promoted, errors.Join(errs...)
 			}
 		}
 		if more == "" {
-			return promoted, next, errors.Join(errs...)
+			return promoted, errors.Join(errs...)
 		}
 		cursor = more
 	}
 }
 
-func (s *Service) backstop(ctx context.Context, name string) (int, queue.Millis, error) {
+// backstop promotes one topic; one that is gone, or whose name another has now, has nothing to promote.
+func (s *Service) backstop(ctx context.Context, id queue.TopicID, name string) (int, queue.Millis, error) {
 	m, err := s.Topics.Open(ctx, name)
+	if err == nil && m.ID() != id {
+		m, err = s.Topics.Reload(ctx, name)
+	}
 	if queue.Is(err, queue.KindNotFound) {
 		return 0, 0, nil // deleted since it was listed
 	}
-	if err != nil || !m.Topic.EverDelayed() {
+	if err != nil || m.ID() != id || !m.Topic.EverDelayed() {
 		return 0, 0, err
 	}
 	now := s.Clock.Millis()

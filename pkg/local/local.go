@@ -51,8 +51,12 @@ type Options struct {
 }
 
 const (
-	// backstopEvery is how often the delayed messages that no claim has promoted are promoted.
+	// backstopEvery is how often the delayed messages that no claim has promoted are promoted. By
+	// the agenda that costs the stores nothing while nothing is due.
 	backstopEvery = time.Second
+	// reviewEvery is how often all topics are looked at for what the agenda does not know of, such
+	// as an entry whose write ended after its caller was told that the outcome is unknown.
+	reviewEvery = 10 * time.Minute
 	// headerTimeout and idleTimeout bound what a silent connection may hold.
 	headerTimeout = 10 * time.Second
 	idleTimeout   = 2 * time.Minute
@@ -142,7 +146,8 @@ func (s *Server) serve(listener net.Listener, o Options, key [signedurl.KeyBytes
 	base, cancel := context.WithCancel(context.Background())
 	s.stop = cancel
 	objects, signer := s.meter.Blob(s.files), signedurl.NewSigner(key)
-	system := assembly.New(assembly.Deps{Meta: s.meter.Meta(s.meta), Blob: objects, Presigner: signer, Logger: o.Logger})
+	agenda := delay.NewAgenda()
+	system := assembly.New(assembly.Deps{Meta: agenda.Watch(s.meter.Meta(s.meta)), Blob: objects, Presigner: signer, Logger: o.Logger})
 	s.hub = system.Hub
 	metrics := newMetrics(s, o.Version)
 	s.http = &http.Server{
@@ -153,7 +158,7 @@ func (s *Server) serve(listener net.Listener, o Options, key [signedurl.KeyBytes
 		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		ErrorLog: slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug),
 	}
-	s.background.Go(func() { s.backstop(base, system.Delay) })
+	s.background.Go(func() { s.backstop(base, system.Delay, agenda) })
 	go func() {
 		defer close(s.done)
 		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
@@ -163,16 +168,26 @@ func (s *Server) serve(listener net.Listener, o Options, key [signedurl.KeyBytes
 }
 
 // backstop promotes what no claim has promoted: delayed messages of topics that nobody reads.
-func (s *Server) backstop(ctx context.Context, delayed *delay.Service) {
+func (s *Server) backstop(ctx context.Context, delayed *delay.Service, agenda *delay.Agenda) {
 	ticker := time.NewTicker(backstopEvery)
 	defer ticker.Stop()
+	var review time.Time // when the next one is due
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		}
-		if _, _, err := delayed.PromoteAll(ctx); err != nil && ctx.Err() == nil {
+		var err error
+		if now := time.Now(); !now.Before(review) {
+			// One that fails has noted what to look at again, but may not have come to all topics.
+			if _, err = delayed.Review(ctx, agenda); err == nil {
+				review = now.Add(reviewEvery)
+			}
+		} else {
+			_, err = delayed.PromoteDue(ctx, agenda)
+		}
+		if err != nil && ctx.Err() == nil {
 			s.logger.Warn("promote due messages", "error", err)
 		}
 	}
