@@ -55,7 +55,7 @@ func (s *Service) Edit(ctx context.Context, topic string, id queue.DelayedID, e 
 		case !again(err):
 			return Message{}, err
 		}
-		if err := pause(ctx, n); err != nil {
+		if err := s.pause(ctx, n); err != nil {
 			return Message{}, err
 		}
 	}
@@ -75,7 +75,7 @@ func (e Edit) check(c meta.TopicConfig) error {
 		}
 	}
 	if e.Delay != nil && (*e.Delay < 0 || *e.Delay > c.MaxDelay) {
-		return queue.Invalid("delay", c.MaxDelay.Seconds(), "must be 0 to the topic's max_delay of %g seconds", c.MaxDelay.Seconds())
+		return queue.Invalid("delay", c.MaxDelay.Seconds(), "must be 0 to the topic's max_delay of %s seconds", queue.Plain(c.MaxDelay.Seconds()))
 	}
 	return nil
 }
@@ -168,7 +168,7 @@ func (s *Service) Cancel(ctx context.Context, topic string, id queue.DelayedID) 
 		if tried == nil || queue.Is(err, queue.KindOutcomeUnknown) {
 			tried = err
 		}
-		if err := pause(ctx, n); err != nil {
+		if err := s.pause(ctx, n); err != nil {
 			return err
 		}
 	}

@@ -60,7 +60,7 @@ func (p *promotion) run(ctx context.Context) error {
 			if again > maxTries {
 				return tooBusy("promote", p.m.Name, err)
 			}
-			if err := pause(ctx, again); err != nil {
+			if err := p.service.pause(ctx, again); err != nil {
 				return err
 			}
 			continue
@@ -121,7 +121,7 @@ func (p *promotion) entries(ctx context.Context, due []*waiting) error {
 			return err
 		}
 		if tries > 1 {
-			if err := pause(ctx, tries-2); err != nil {
+			if err := p.service.pause(ctx, tries-2); err != nil {
 				return err
 			}
 		}

@@ -3,7 +3,6 @@ package delay
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -159,9 +158,9 @@ func tooBusy(op, subject string, cause error) error {
 
 // pause waits before try n+1: exponential, with jitter so that many who were throttled together do not
 // come back together.
-func pause(ctx context.Context, n int) error {
+func (s *Service) pause(ctx context.Context, n int) error {
 	d := min(firstBackoff<<n, maxBackoff)
-	timer := time.NewTimer(d/2 + rand.N(d/2)) // #nosec G404 -- jitter needs no secrecy
+	timer := time.NewTimer(s.IDs.Jitter(d))
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():

@@ -9,6 +9,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // TopicID is the immutable identity of a topic: 16 characters. Names point to it.
@@ -95,6 +96,12 @@ func (g *IDs) Claim() ClaimID {
 func (g *IDs) Nonce() (n [16]byte) {
 	g.fill(n[:])
 	return n
+}
+
+// Jitter is a random duration from d/2 to d (not negative), for waits that must not end together.
+func (g *IDs) Jitter(d time.Duration) time.Duration {
+	n := g.Nonce()
+	return d/2 + time.Duration(binary.BigEndian.Uint64(n[:8])%uint64(d-d/2+1)) // #nosec G115 -- d is not negative, the rest below it
 }
 
 // ValidID reports whether s has the form of an id made here.

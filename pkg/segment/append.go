@@ -2,7 +2,6 @@ package segment
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 
 	"github.com/spillway-mq/spillway/pkg/meta"
@@ -79,7 +78,7 @@ func (l *Log) Append(ctx context.Context, c Commit) (Committed, error) {
 		}
 		if _, refused := meta.AsRefused(err); !refused {
 			// The store would not; a refusal, in contrast, has been dealt with.
-			if serr := pause(ctx, n); serr != nil {
+			if serr := l.pause(ctx, n); serr != nil {
 				break
 			}
 		}
@@ -273,9 +272,9 @@ func headIn(r *meta.Refused) *meta.Head {
 
 // pause waits before try n+1: exponential, with jitter so that many who were throttled together do
 // not come back together.
-func pause(ctx context.Context, n int) error {
+func (l *Log) pause(ctx context.Context, n int) error {
 	d := min(backoffFirst<<n, backoffLast)
-	timer := time.NewTimer(d/2 + rand.N(d/2)) // #nosec G404 -- jitter needs no secrecy
+	timer := time.NewTimer(l.ids.Jitter(d))
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():

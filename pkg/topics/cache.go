@@ -152,8 +152,10 @@ type turns struct {
 }
 
 type turn struct {
-	mu    sync.Mutex // held by whose turn it is
-	count int        // holder and waiters; guarded by turns.mu
+	// taken holds one token while it is somebody's turn. A channel and no mutex: store calls are made
+	// within a turn, and only waits on channels let a test's clock go on meanwhile (testing/synctest).
+	taken chan struct{}
+	count int // holder and waiters; guarded by turns.mu
 }
 
 // take waits for its turn; the function it returns ends it.
@@ -161,14 +163,14 @@ func (t *turns) take(name string) func() {
 	t.mu.Lock()
 	one := t.held[name]
 	if one == nil {
-		one = &turn{}
+		one = &turn{taken: make(chan struct{}, 1)}
 		t.held[name] = one
 	}
 	one.count++
 	t.mu.Unlock()
-	one.mu.Lock()
+	one.taken <- struct{}{}
 	return func() {
-		one.mu.Unlock()
+		<-one.taken
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		if one.count--; one.count == 0 {
