@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"fmt"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -46,20 +47,34 @@ func validateNameChars(field, name string) error {
 // ValidateToken checks an id that a client chooses (producer id, dedup_id, Idempotency-Key): 1 to
 // limit bytes of printable UTF-8.
 func ValidateToken(field, s string, limit int) error {
-	switch {
-	case s == "":
-		return Invalid(field, nil, "is empty")
-	case len(s) > limit:
-		return Invalid(field, limit, "is longer than %d bytes", limit)
-	case !utf8.ValidString(s):
-		return Invalid(field, nil, "is not UTF-8")
-	}
-	for _, r := range s {
-		if unicode.IsControl(r) {
-			return Invalid(field, nil, "holds a control character")
-		}
+	if fault, bound := tokenFault(s, limit); fault != "" {
+		return Invalid(field, bound, "%s", fault)
 	}
 	return nil
+}
+
+// ValidateEntryName checks the name of an entry of a map that a client gives (headers, attributes): 1
+// to MaxHeaderNameBytes bytes of printable UTF-8. The error is about the map, which is the field.
+func ValidateEntryName(field, name string) error {
+	if fault, bound := tokenFault(name, MaxHeaderNameBytes); fault != "" {
+		return Invalid(field, bound, "a name %s", fault)
+	}
+	return nil
+}
+
+// tokenFault says what is wrong with a token, and which bound it breaks, if it is one; "" if nothing.
+func tokenFault(s string, limit int) (fault string, bound any) {
+	switch {
+	case s == "":
+		return "is empty", nil
+	case len(s) > limit:
+		return fmt.Sprintf("is longer than %d bytes", limit), limit
+	case !utf8.ValidString(s):
+		return "is not UTF-8", nil
+	case strings.ContainsFunc(s, unicode.IsControl):
+		return "holds a control character", nil
+	}
+	return "", nil
 }
 
 // ValidateHeaders checks a message's headers: at most MaxHeaders, MaxHeadersBytes together, names of
@@ -70,7 +85,7 @@ func ValidateHeaders(field string, headers map[string]string) error {
 	}
 	total := 0
 	for name, value := range headers {
-		if err := ValidateToken(field+" name", name, MaxHeaderNameBytes); err != nil {
+		if err := ValidateEntryName(field, name); err != nil {
 			return err
 		}
 		if !utf8.ValidString(value) {

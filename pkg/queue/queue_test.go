@@ -159,6 +159,28 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
+// TestEntryNameFault: the field of a fault in a name is the map, as no field has a space in it.
+func TestEntryNameFault(t *testing.T) {
+	var e *queue.Error
+	err := queue.ValidateEntryName("headers", strings.Repeat("n", queue.MaxHeaderNameBytes+1))
+	if !errors.As(err, &e) || e.Field != "headers" || e.Limit != queue.MaxHeaderNameBytes || e.Message != "headers: a name is longer than 256 bytes" {
+		t.Errorf("%#v", err)
+	}
+}
+
+// TestSecondsInMessages: limits are written as people write them.
+func TestSecondsInMessages(t *testing.T) {
+	for in, want := range map[float64]string{
+		31622401: "delay: must be at most 31622400 seconds, not 31622401",
+		0.0001:   "delay: must be at least 0.001 seconds, not 0.0001",
+		1e300:    "delay: must be at most 31622400 seconds, not 1e+300",
+	} {
+		if _, err := queue.Seconds("delay", in, time.Millisecond, queue.MaxMaxDelay); err == nil || err.Error() != want {
+			t.Errorf("%g: %v, want %s", in, err, want)
+		}
+	}
+}
+
 func TestSeconds(t *testing.T) {
 	for _, tc := range []struct {
 		in   float64

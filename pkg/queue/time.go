@@ -2,6 +2,7 @@ package queue
 
 import (
 	"math"
+	"strconv"
 	"time"
 )
 
@@ -55,9 +56,18 @@ func Seconds(field string, s float64, lo, hi time.Duration) (time.Duration, erro
 	case math.IsNaN(s) || math.IsInf(s, 0):
 		return 0, Invalid(field, nil, "must be a finite number of seconds")
 	case s < lo.Seconds():
-		return 0, Invalid(field, lo.Seconds(), "must be at least %g seconds, not %g", lo.Seconds(), s)
+		return 0, Invalid(field, lo.Seconds(), "must be at least %s seconds, not %s", Plain(lo.Seconds()), Plain(s))
 	case s > hi.Seconds():
-		return 0, Invalid(field, hi.Seconds(), "must be at most %g seconds, not %g", hi.Seconds(), s)
+		return 0, Invalid(field, hi.Seconds(), "must be at most %s seconds, not %s", Plain(hi.Seconds()), Plain(s))
 	}
 	return time.Duration(math.Round(s*1000)) * time.Millisecond, nil
+}
+
+// Plain writes a number for people: 31622400, where %g gives 3.16224e+07.
+func Plain(f float64) string {
+	const most = 1e15 // beyond it digits say less than an exponent
+	if math.Abs(f) < most {
+		return strconv.FormatFloat(f, 'f', -1, 64)
+	}
+	return strconv.FormatFloat(f, 'g', -1, 64)
 }
