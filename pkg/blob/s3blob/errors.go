@@ -61,6 +61,16 @@ func (w *watch) IsErrorRetryable(err error) bool {
 	return w.RetryerV2.IsErrorRetryable(err)
 }
 
+// believe refuses the answer to a write that did not come from S3, which gives every object an ETag,
+// but from something between us that says 200 to all.
+func (w *watch) believe(etag *string) error {
+	if aws.ToString(etag) != "" {
+		return nil
+	}
+	w.doubt = true
+	return errors.New("the answer has no ETag: it is not from S3")
+}
+
 // doubtful reports whether the attempt that ended with err may have taken effect.
 func doubtful(err error) bool {
 	if status, code := answerOf(err); status != 0 {

@@ -103,11 +103,14 @@ func (up *upload) complete(ctx context.Context) (header, error) {
 		return header{}, err
 	}
 	w := &watch{}
-	_, err := up.store.client.CompleteMultipartUpload(ctx, &s3.CompleteMultipartUploadInput{
+	out, err := up.store.client.CompleteMultipartUpload(ctx, &s3.CompleteMultipartUploadInput{
 		Bucket: up.store.bucket, Key: &up.key, UploadId: up.id, IfNoneMatch: aws.String(noneMatch),
 		MultipartUpload: &types.CompletedMultipartUpload{Parts: up.parts},
 		ChecksumCRC32C:  formatSum(up.sum), ChecksumType: types.ChecksumTypeFullObject, MpuObjectSize: &up.size,
 	}, with(w))
+	if err == nil {
+		err = w.believe(out.ETag)
+	}
 	if err == nil {
 		return header{}, nil
 	}

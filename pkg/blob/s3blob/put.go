@@ -153,10 +153,13 @@ func (in *source) next(buf []byte) ([]byte, error) {
 func (s *Store) putWhole(ctx context.Context, o object, data []byte) (header, error) {
 	o.size = int64(len(data))
 	w := &watch{}
-	_, err := s.client.PutObject(ctx, &s3.PutObjectInput{
+	out, err := s.client.PutObject(ctx, &s3.PutObjectInput{
 		Bucket: s.bucket, Key: &o.key, Body: bytes.NewReader(data), ContentLength: &o.size,
 		ChecksumCRC32C: formatSum(o.sum), IfNoneMatch: aws.String(noneMatch), Metadata: o.metadata(),
 	}, with(w))
+	if err == nil {
+		err = w.believe(out.ETag)
+	}
 	if err == nil {
 		return header{}, nil
 	}
