@@ -53,7 +53,7 @@ func (s *Service) newCall(req *ClaimRequest) (*call, error) {
 	case c.bytes < 1 || c.bytes > queue.MaxClaimBytes:
 		return nil, queue.Invalid("max_bytes", queue.MaxClaimBytes, "must be 1 to %d, not %d", queue.MaxClaimBytes, c.bytes)
 	case req.Wait < 0 || req.Wait > queue.MaxWait:
-		return nil, queue.Invalid("wait", queue.MaxWait.Seconds(), "must be 0 to %g seconds", queue.MaxWait.Seconds())
+		return nil, queue.Invalid("wait", queue.MaxWait.Seconds(), "must be 0 to %s seconds", queue.Plain(queue.MaxWait.Seconds()))
 	case c.visibility != 0:
 		if err := checkVisibility(c.visibility); err != nil {
 			return nil, err
@@ -64,8 +64,8 @@ func (s *Service) newCall(req *ClaimRequest) (*call, error) {
 
 func checkVisibility(d time.Duration) error {
 	if d < queue.MinVisibilityTimeout || d > queue.MaxVisibilityTimeout {
-		return queue.Invalid("visibility_timeout", queue.MaxVisibilityTimeout.Seconds(), "must be %g to %g seconds",
-			queue.MinVisibilityTimeout.Seconds(), queue.MaxVisibilityTimeout.Seconds())
+		return queue.Invalid("visibility_timeout", queue.MaxVisibilityTimeout.Seconds(), "must be %s to %s seconds",
+			queue.Plain(queue.MinVisibilityTimeout.Seconds()), queue.Plain(queue.MaxVisibilityTimeout.Seconds()))
 	}
 	return nil
 }

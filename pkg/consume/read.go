@@ -243,7 +243,7 @@ func (s *Service) Records(ctx context.Context, req RecordsRequest) (Records, err
 		return Records{}, err
 	}
 	if req.Wait < 0 || req.Wait > queue.MaxWait {
-		return Records{}, queue.Invalid("wait", queue.MaxWait.Seconds(), "must be 0 to %g seconds", queue.MaxWait.Seconds())
+		return Records{}, queue.Invalid("wait", queue.MaxWait.Seconds(), "must be 0 to %s seconds", queue.Plain(queue.MaxWait.Seconds()))
 	}
 	end := s.clock().Add(req.Wait)
 	for rest := s.pollMin; ; rest = min(2*rest, s.pollMax) {

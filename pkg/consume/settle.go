@@ -232,7 +232,7 @@ func (s *Service) apply(ctx context.Context, op meta.Settle) (before *meta.Curso
 func (r *Release) check(sub *meta.Subscription) error {
 	switch {
 	case r.HasDelay && (r.Delay < 0 || r.Delay > queue.MaxVisibilityTimeout):
-		return queue.Invalid("delay", queue.MaxVisibilityTimeout.Seconds(), "must be 0 to %g seconds", queue.MaxVisibilityTimeout.Seconds())
+		return queue.Invalid("delay", queue.MaxVisibilityTimeout.Seconds(), "must be 0 to %s seconds", queue.Plain(queue.MaxVisibilityTimeout.Seconds()))
 	case len(r.Reason) > meta.MaxReasonBytes:
 		return queue.Invalid("reason", meta.MaxReasonBytes, "is longer than %d bytes", meta.MaxReasonBytes)
 	case !utf8.ValidString(r.Reason):

@@ -108,7 +108,7 @@ func TestEditRefuses(t *testing.T) {
 	}{
 		{"nothing", "body", queue.CodeInvalidArgument, Edit{}},
 		{"body too large", "body", queue.CodeTooLarge, Edit{Body: ptr([]byte("12345"))}},
-		{"headers", "headers name", queue.CodeInvalidArgument, Edit{Headers: &map[string]string{"": "x"}}},
+		{"headers", "headers", queue.CodeInvalidArgument, Edit{Headers: &map[string]string{"": "x"}}},
 		{"delay too long", "delay", queue.CodeInvalidArgument, Edit{Delay: ptr(time.Minute + time.Millisecond)}},
 		{"negative delay", "delay", queue.CodeInvalidArgument, Edit{Delay: ptr(-1 * time.Second)}},
 	} {

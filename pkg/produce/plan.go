@@ -73,10 +73,10 @@ func (c *call) judge(m *Message, rec *batch.Record) (class, []Warning, error) {
 		}
 	}
 	if m.TTL < 0 || m.TTL > queue.MaxTTL {
-		return class{}, nil, queue.Invalid("ttl", queue.MaxTTL.Seconds(), "must be from 0 to %g seconds", queue.MaxTTL.Seconds())
+		return class{}, nil, queue.Invalid("ttl", queue.MaxTTL.Seconds(), "must be from 0 to %s seconds", queue.Plain(queue.MaxTTL.Seconds()))
 	}
 	if m.Delay < 0 || m.Delay > queue.MaxMaxDelay {
-		return class{}, nil, queue.Invalid("delay", queue.MaxMaxDelay.Seconds(), "must be from 0 to %g seconds", queue.MaxMaxDelay.Seconds())
+		return class{}, nil, queue.Invalid("delay", queue.MaxMaxDelay.Seconds(), "must be from 0 to %s seconds", queue.Plain(queue.MaxMaxDelay.Seconds()))
 	}
 	cl, warnings, err := c.times(m.Delay, m.HasDelay, m.TTL)
 	if err != nil {

@@ -65,7 +65,7 @@ func (c *call) times(delay time.Duration, hasDelay bool, ttl time.Duration) (cla
 	case !hasDelay:
 		delay = cfg.DefaultDelay
 	case delay > cfg.MaxDelay:
-		return cl, nil, queue.Invalid("delay", cfg.MaxDelay.Seconds(), "must be at most the topic's max_delay of %g seconds", cfg.MaxDelay.Seconds())
+		return cl, nil, queue.Invalid("delay", cfg.MaxDelay.Seconds(), "must be at most the topic's max_delay of %s seconds", queue.Plain(cfg.MaxDelay.Seconds()))
 	}
 	if delay > 0 {
 		cl.visible = c.created.Add(delay)

@@ -77,11 +77,11 @@ func configOf(r meta.TopicConfig) Config {
 func validate(c meta.TopicConfig) error {
 	switch {
 	case c.MaxDelay < time.Millisecond || c.MaxDelay > queue.MaxMaxDelay:
-		return queue.Invalid("max_delay", queue.MaxMaxDelay.Seconds(), "must be 0.001 to %g seconds", queue.MaxMaxDelay.Seconds())
+		return queue.Invalid("max_delay", queue.MaxMaxDelay.Seconds(), "must be 0.001 to %s seconds", queue.Plain(queue.MaxMaxDelay.Seconds()))
 	case c.DefaultDelay < 0 || c.DefaultDelay > c.MaxDelay:
-		return queue.Invalid("default_delay", c.MaxDelay.Seconds(), "must be 0 to the topic's max_delay of %g seconds", c.MaxDelay.Seconds())
+		return queue.Invalid("default_delay", c.MaxDelay.Seconds(), "must be 0 to the topic's max_delay of %s seconds", queue.Plain(c.MaxDelay.Seconds()))
 	case c.DefaultTTL < 0 || c.DefaultTTL > queue.MaxTTL:
-		return queue.Invalid("default_ttl", queue.MaxTTL.Seconds(), "must be 0 to %g seconds", queue.MaxTTL.Seconds())
+		return queue.Invalid("default_ttl", queue.MaxTTL.Seconds(), "must be 0 to %s seconds", queue.Plain(queue.MaxTTL.Seconds()))
 	case c.MaxMessageBytes < 1 || c.MaxMessageBytes > queue.MaxInlineMessageBytes:
 		return queue.Invalid("max_message_bytes", queue.MaxInlineMessageBytes, "must be 1 to %d", queue.MaxInlineMessageBytes)
 	case c.MinSegments < 1 || c.MinSegments > queue.MaxSegments:
@@ -99,7 +99,7 @@ func validateAttributes(attributes map[string]string) error {
 	}
 	total := 0
 	for name, value := range attributes {
-		if err := queue.ValidateToken("attributes name", name, queue.MaxHeaderNameBytes); err != nil {
+		if err := queue.ValidateEntryName("attributes", name); err != nil {
 			return err
 		}
 		if !utf8.ValidString(value) {

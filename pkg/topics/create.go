@@ -39,6 +39,9 @@ func (s *Service) Create(ctx context.Context, name string, cfg Config) (Status, 
 				}
 			}
 			status, err := s.Status(ctx, name)
+			if queue.Is(err, queue.KindNotFound) {
+				continue // deleted since
+			}
 			return status, false, err
 		}
 		status, again, err := s.create(ctx, name, config)

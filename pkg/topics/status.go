@@ -83,7 +83,10 @@ type Listed struct {
 // further page starts with the cursor that it answers; "" means that there is none. A topic that is
 // being deleted is listed until its name is free.
 func (s *Service) List(ctx context.Context, prefix, cursor string, limit int) ([]Listed, string, error) {
-	if strings.ContainsFunc(prefix, func(r rune) bool { return r <= ' ' || r > '~' }) || len(prefix) > queue.MaxNameBytes {
+	if len(prefix) > queue.MaxNameBytes {
+		return nil, "", queue.Invalid("prefix", queue.MaxNameBytes, "is longer than %d bytes", queue.MaxNameBytes)
+	}
+	if strings.ContainsFunc(prefix, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return nil, "", queue.Invalid("prefix", nil, "is not the start of a topic name")
 	}
 	if cursor != "" && queue.ValidateTopicName("cursor", cursor) != nil {

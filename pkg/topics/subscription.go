@@ -128,8 +128,8 @@ func sameSubscription(a, b *meta.Subscription) bool {
 func (s *Service) checkSubscription(ctx context.Context, m *Map, sub *meta.Subscription) error {
 	switch {
 	case sub.VisibilityTimeout < queue.MinVisibilityTimeout || sub.VisibilityTimeout > queue.MaxVisibilityTimeout:
-		return queue.Invalid("visibility_timeout", queue.MaxVisibilityTimeout.Seconds(), "must be %g to %g seconds",
-			queue.MinVisibilityTimeout.Seconds(), queue.MaxVisibilityTimeout.Seconds())
+		return queue.Invalid("visibility_timeout", queue.MaxVisibilityTimeout.Seconds(), "must be %s to %s seconds",
+			queue.Plain(queue.MinVisibilityTimeout.Seconds()), queue.Plain(queue.MaxVisibilityTimeout.Seconds()))
 	case sub.MaxInFlight < 1 || sub.MaxInFlight > queue.MaxMaxInFlight:
 		return queue.Invalid("max_in_flight", queue.MaxMaxInFlight, "must be 1 to %d", queue.MaxMaxInFlight)
 	case sub.MaxDeliveries < 0 || sub.MaxDeliveries > queue.MaxDeliveries:
@@ -143,7 +143,7 @@ func (s *Service) checkSubscription(ctx context.Context, m *Map, sub *meta.Subsc
 	}
 	for _, d := range sub.Backoff {
 		if d < 0 || d > queue.MaxVisibilityTimeout {
-			return queue.Invalid("backoff", queue.MaxVisibilityTimeout.Seconds(), "each step must be 0 to %g seconds", queue.MaxVisibilityTimeout.Seconds())
+			return queue.Invalid("backoff", queue.MaxVisibilityTimeout.Seconds(), "each step must be 0 to %s seconds", queue.Plain(queue.MaxVisibilityTimeout.Seconds()))
 		}
 	}
 	if sub.DeadLetterTopic == "" {

@@ -2,8 +2,10 @@ package topics
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -100,7 +102,7 @@ func TestCreateRefuses(t *testing.T) {
 		{"min_segments", "t", "scaling.min_segments", Config{MinSegments: queue.MaxSegments + 1}},
 		{"attributes", "t", "attributes", Config{Attributes: map[string]string{"a": string(make([]byte, queue.MaxAttributesBytes))}}},
 		{"attribute not UTF-8", "t", "attributes", Config{Attributes: map[string]string{"a": "\xff"}}},
-		{"attribute name", "t", "attributes name", Config{Attributes: map[string]string{"": "x"}}},
+		{"attribute name", "t", "attributes", Config{Attributes: map[string]string{"": "x"}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, _, err := r.Create(t.Context(), c.topic, c.cfg)
@@ -428,4 +430,44 @@ func TestList(t *testing.T) {
 	}
 	_, _, err := r.List(t.Context(), "", "", 0)
 	wantField(t, err, "limit")
+}
+
+// deletedAfter deletes a topic right after its record has been read as often as reads says.
+type deletedAfter struct {
+	meta.Store
+	other *Service
+	reads int
+}
+
+// Get implements meta.Store.
+func (d *deletedAfter) Get(ctx context.Context, key meta.Key) (meta.Item, error) {
+	item, err := d.Store.Get(ctx, key)
+	if _, isTopic := item.Record.(*meta.Topic); isTopic {
+		if d.reads--; d.reads == 0 {
+			if derr := d.other.Delete(ctx, "a"); derr != nil {
+				return item, derr
+			}
+		}
+	}
+	return item, err
+}
+
+// TestCreateWhileDeleted: a topic that goes between the look at it and the answer is created anew; to
+// say "no such topic" to who creates it would be nonsense.
+func TestCreateWhileDeleted(t *testing.T) {
+	r := newRig(t)
+	r.create(t, "a", Config{})
+	s := New(Deps{Meta: &deletedAfter{Store: r.store, other: r.Service, reads: 1}, IDs: queue.NewIDs(nil), Clock: r.clock})
+	if st, created, err := s.Create(t.Context(), "a", Config{}); err != nil || !created || st.Name != "a" {
+		t.Errorf("%+v, %v, %v", st, created, err)
+	}
+}
+
+func TestListRefusesALongPrefix(t *testing.T) {
+	r := newRig(t)
+	_, _, err := r.List(t.Context(), strings.Repeat("a", queue.MaxNameBytes+1), "", 10)
+	var e *queue.Error
+	if !errors.As(err, &e) || e.Field != "prefix" || e.Limit != queue.MaxNameBytes {
+		t.Errorf("%#v", err)
+	}
 }
