@@ -67,7 +67,8 @@ func encodeBody(dst []byte, r Record) ([]byte, error) {
 		return append(dst, r.Data...), nil
 	case *Delayed:
 		return appendDelayed(dst, r), nil
-	case *Name, *Topic, *Segment, *Subscription, *Forward, *Attempt:
+	case *Name, *Topic, *Segment, *Subscription, *Forward, *Attempt,
+		*Lease, *Work, *Drop, *Hold, *Freed, *Condemned, *Progress:
 		body, err := json.Marshal(r)
 		if err != nil {
 			return dst, &queue.Error{Op: "encode " + r.Kind().String(), Subject: r.Key().String(), Kind: queue.KindInvalid, Err: err}
@@ -142,6 +143,20 @@ func decodeBody(kind Kind, key Key, body []byte) (Record, error) {
 		return decodeJSON(new(Forward), body)
 	case KindAttempt:
 		return decodeJSON(new(Attempt), body)
+	case KindLease:
+		return decodeJSON(new(Lease), body)
+	case KindWork:
+		return decodeJSON(new(Work), body)
+	case KindDrop:
+		return decodeJSON(new(Drop), body)
+	case KindHold:
+		return decodeJSON(new(Hold), body)
+	case KindFreed:
+		return decodeJSON(new(Freed), body)
+	case KindCondemned:
+		return decodeJSON(new(Condemned), body)
+	case KindProgress:
+		return decodeJSON(new(Progress), body)
 	}
 	return nil, fmt.Errorf("unknown record kind %d", uint8(kind))
 }

@@ -17,6 +17,7 @@ func TestNoFieldIsLost(t *testing.T) {
 	for _, record := range []meta.Record{
 		new(meta.Name), new(meta.Topic), new(meta.Segment), new(meta.Head), new(meta.RefPage), new(meta.Payload),
 		new(meta.Subscription), new(meta.Cursor), new(meta.Delayed), new(meta.Forward), new(meta.Attempt),
+		new(meta.Lease), new(meta.Work), new(meta.Drop), new(meta.Hold), new(meta.Freed), new(meta.Condemned), new(meta.Progress),
 	} {
 		t.Run(record.Kind().String(), func(t *testing.T) {
 			for range 100 {

@@ -27,6 +27,8 @@ const (
 	refSlot
 	refKey
 	refHeaders
+	refTotal
+	refHold
 	refKnownFlags = 1<<iota - 1
 )
 
@@ -78,6 +80,12 @@ func AppendRef(dst []byte, r *Ref) []byte {
 	if flags&refHeaders != 0 {
 		dst = putBytes(dst, r.Headers)
 	}
+	if flags&refTotal != 0 {
+		dst = putUint(dst, uint64(r.Total))
+	}
+	if flags&refHold != 0 {
+		dst = append(dst, r.Hold[:]...)
+	}
 	return dst
 }
 
@@ -101,6 +109,8 @@ func refFlags(r *Ref) uint64 {
 	set(refSlot, r.Slot != 0)
 	set(refKey, r.Key != nil)
 	set(refHeaders, r.Headers != nil)
+	set(refTotal, r.Total != 0)
+	set(refHold, r.Hold != RefID{})
 	return flags
 }
 
@@ -161,6 +171,12 @@ func (r *bodyReader) ref(ref *Ref) {
 	}
 	if flags&refHeaders != 0 {
 		ref.Headers = r.bytes()
+	}
+	if flags&refTotal != 0 {
+		ref.Total = uint32(r.uintTo(math.MaxUint32)) // #nosec G115 -- bounded
+	}
+	if flags&refHold != 0 {
+		copy(ref.Hold[:], r.take(len(ref.Hold)))
 	}
 }
 

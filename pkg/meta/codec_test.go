@@ -24,7 +24,7 @@ const (
 // inlineRef is a ref as a small produce call makes it.
 func inlineRef() meta.Ref {
 	return meta.Ref{
-		Kind: meta.RefBatch, Inline: true, ID: meta.RefID{1, 2, 3}, Object: "01j8zq4m0v7e2k9d3c5b6a1f", Len: 1100, Count: 10,
+		Kind: meta.RefBatch, Inline: true, ID: meta.RefID{1, 2, 3}, Object: "01j8zq4m0v7e2k9d3c5b6a1f", Len: 1100, Count: 10, Total: 10,
 		Prefix: 180, Created: 1_785_000_000_000, Bytes: 1000,
 	}
 }
@@ -34,6 +34,7 @@ func fullRef() meta.Ref {
 		Kind: meta.RefPayload, ID: meta.RefID{9, 8}, Object: "uploads/2026/x", Pos: 1 << 40, Len: 5 << 30, First: 1, Count: 2, Prefix: 3,
 		CRC: 0xdeadbeef, HasCRC: true, Created: 1_785_000_000_000, Visible: 1_785_000_900_000, DefaultTTL: 60_000,
 		MinExpires: 1_785_000_060_000, MaxExpires: 1_785_009_999_999, Bytes: 5 << 30, Slot: 65535, Key: []byte("k"), Headers: []byte{1, 0},
+		Total: 70000, Hold: meta.RefID{7, 6},
 	}
 }
 
@@ -67,8 +68,15 @@ func golden() map[string]meta.Item {
 			Topic: topID, Shard: 1, Visible: 1_785_000_900_000, ID: "ent0000000000001", Ref: fullRef(),
 			Slots: []queue.Slot{1, 1, 500, 65535}, Sizes: []uint32{10, 0, 1 << 20, 7}, Gone: []uint32{0, 2}, Home: &home,
 		}},
-		"forward": {Version: 8, Record: &meta.Forward{Topic: topID, Home: home, Visible: 1_785_000_900_000, Entry: "ent0000000000001"}},
-		"attempt": {Version: 9, Record: &meta.Attempt{Topic: topID, Token: "k-ab", Hash: "00ff", Sequence: 3, Nonce: [16]byte{1}, Created: 1, Deadline: 2, Delayed: []byte("[]"), Answer: []byte("{}"), Expires: 3}},
+		"forward":   {Version: 8, Record: &meta.Forward{Topic: topID, Home: home, Visible: 1_785_000_900_000, Entry: "ent0000000000001"}},
+		"attempt":   {Version: 9, Record: &meta.Attempt{Topic: topID, Token: "k-ab", Hash: "00ff", Sequence: 3, Nonce: [16]byte{1}, Created: 1, Deadline: 2, Delayed: []byte("[]"), Answer: []byte("{}"), Expires: 3}},
+		"lease":     {Version: 10, Record: &meta.Lease{Name: "compact/" + string(segID), Owner: "o", Epoch: 4, TTL: time.Minute, Free: true, Value: 1 << 40}},
+		"work":      {Version: 11, Record: &meta.Work{Due: 1_785_000_900_000, Segment: segID}},
+		"drop":      {Version: 12, Record: &meta.Drop{Due: 1_785_000_900_000, ID: "drop000000000000", Intent: true, Runs: []meta.Run{{Object: "batches/x", Pos: 1, First: 2, Count: 3, Total: 4}, {Object: "01j8", Inline: true, Hold: "0a", Count: 1, Total: 1}}}},
+		"hold":      {Version: 13, Record: &meta.Hold{Object: "01j8", Inline: true, ID: "0a", Total: 2, Created: 1_785_000_900_000}},
+		"freed":     {Version: 14, Record: &meta.Freed{Run: meta.Run{Object: "batches/x", Pos: 1, First: 2, Count: 3, Total: 4}}},
+		"condemned": {Version: 15, Record: &meta.Condemned{Object: "batches/x", Expires: 1_785_000_900_000}},
+		"progress":  {Version: 16, Record: &meta.Progress{Name: "uploads", After: "uploads/x", Again: 5}},
 	}
 }
 

@@ -286,3 +286,32 @@ func (s Seal) Change(cur *Item) (*Item, Result, error) {
 	next := &Item{Record: &n, Version: cur.Version}
 	return next, Result{Item: *next}, nil
 }
+
+// Touch moves a head's LastAppend on to At, so that every append with an earlier deadline that is still
+// on its way is void. Refused if the head is absent. It changes nothing of a sealed head, which takes no
+// appends, and of one that is past At already.
+type Touch struct {
+	Segment queue.SegmentID
+	At      queue.Millis
+}
+
+// Target implements Op.
+func (t Touch) Target() Key { return HeadKey(t.Segment) }
+
+// Name implements Op.
+func (t Touch) Name() string { return "touch" }
+
+// Change implements Op.
+func (t Touch) Change(cur *Item) (*Item, Result, error) {
+	h, err := headOf(t, cur)
+	if err != nil {
+		return nil, Result{}, err
+	}
+	if h.Sealed || h.LastAppend >= t.At {
+		return cur, Result{Item: *cur}, nil
+	}
+	n := *h
+	n.LastAppend = t.At
+	next := &Item{Record: &n, Version: cur.Version}
+	return next, Result{Item: *next}, nil
+}

@@ -88,3 +88,28 @@ func (d Delete) Change(cur *Item) (*Item, Result, error) {
 	}
 	return nil, Result{}, nil
 }
+
+// Check asks something of a record and changes nothing: the condition of a transaction.
+type Check struct {
+	Key Key
+	If  Condition
+	// Kind names the record in metrics.
+	Kind Kind
+}
+
+// Target implements Op.
+func (c Check) Target() Key { return c.Key }
+
+// Name implements Op.
+func (c Check) Name() string { return "check " + c.Kind.String() }
+
+// Change implements Op.
+func (c Check) Change(cur *Item) (*Item, Result, error) {
+	if reason, ok := c.If.Holds(cur); !ok {
+		return nil, Result{}, refuse(c, cur, reason)
+	}
+	if cur == nil {
+		return nil, Result{}, nil
+	}
+	return cur, Result{Item: *cur}, nil
+}

@@ -24,12 +24,21 @@ const (
 	KindDelayed      Kind = 9
 	KindForward      Kind = 10
 	KindAttempt      Kind = 11
+	KindLease        Kind = 12
+	KindWork         Kind = 13
+	KindDrop         Kind = 14
+	KindHold         Kind = 15
+	KindFreed        Kind = 16
+	KindCondemned    Kind = 17
+	KindProgress     Kind = 18
 )
 
 var kindNames = [...]string{
 	KindName: "name", KindTopic: "topic", KindSegment: "segment", KindHead: "head", KindPage: "page",
 	KindPayload: "payload", KindSubscription: "subscription", KindCursor: "cursor",
 	KindDelayed: "delayed", KindForward: "forward", KindAttempt: "attempt",
+	KindLease: "lease", KindWork: "work", KindDrop: "drop", KindHold: "hold", KindFreed: "freed",
+	KindCondemned: "condemned", KindProgress: "progress",
 }
 
 // String names the kind.
@@ -41,7 +50,7 @@ func (k Kind) String() string {
 }
 
 // Record is one of *Name, *Topic, *Segment, *Head, *RefPage, *Payload, *Subscription, *Cursor,
-// *Delayed, *Forward, *Attempt.
+// *Delayed, *Forward, *Attempt, *Lease, *Work, *Drop, *Hold, *Freed, *Condemned, *Progress.
 type Record interface {
 	Key() Key
 	Kind() Kind

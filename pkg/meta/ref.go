@@ -36,6 +36,11 @@ type Ref struct {
 	// First and Count are the run of records; 0 and 1 for a payload.
 	First uint32 `json:"first"`
 	Count uint32 `json:"count"`
+	// Total is the number of records that refs own in the object together; when all of them were
+	// dropped the object is deleted. 0 is not known: the object is kept. With Hold set, Total counts
+	// the records owned under that hold, which is a record of its own (docs/decisions/0007).
+	Total uint32 `json:"total,omitempty"`
+	Hold  RefID  `json:"hold,omitzero"`
 	// Prefix is the length of the batch's header, index and block table, so that a run can be
 	// fetched by two ranges; 0 for a payload.
 	Prefix uint32 `json:"prefix,omitempty"`

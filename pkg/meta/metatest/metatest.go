@@ -41,6 +41,7 @@ func Run(t *testing.T, h Harness) {
 		{"Append", testAppend},
 		{"AppendPayload", testAppendPayload},
 		{"TrimAndSeal", testTrimAndSeal},
+		{"CheckAndTouch", testCheckAndTouch},
 		{"TakeAndSettle", testTakeAndSettle},
 		{"Records", testRecords},
 		{"Input", testInput},

@@ -93,6 +93,10 @@ func testRefusals(t *testing.T, h Harness) {
 		{"delete: absent", nil, meta.Delete{Key: topic.Key(), If: meta.Present()}, meta.ReasonAbsent},
 		{"delete: version", topic, meta.Delete{Key: topic.Key(), If: meta.At(2)}, meta.ReasonVersion},
 		{"delete: exists", topic, meta.Delete{Key: topic.Key(), If: meta.Absent()}, meta.ReasonExists},
+		{"check: absent", nil, meta.Check{Key: topic.Key(), If: meta.Present()}, meta.ReasonAbsent},
+		{"check: version", topic, meta.Check{Key: topic.Key(), If: meta.At(2)}, meta.ReasonVersion},
+		{"check: exists", topic, meta.Check{Key: topic.Key(), If: meta.Absent()}, meta.ReasonExists},
+		{"touch: no head", nil, meta.Touch{Segment: segID, At: 1}, meta.ReasonAbsent},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := open(t, h)
@@ -226,6 +230,42 @@ func testTrimAndSeal(t *testing.T, h Harness) {
 	if _, kept := got.Producers["young"]; !got.Sealed || got.TailFirst != 9 || len(got.Tail) != 0 || len(got.Producers) != 1 || !kept {
 		t.Errorf("head is %+v", got)
 	}
+}
+
+// testCheckAndTouch holds that a check changes nothing and binds its transaction, and that a touch makes
+// appends late.
+func testCheckAndTouch(t *testing.T, h Harness) {
+	s := open(t, h)
+	topic := &meta.Topic{ID: topID}
+	s.must(meta.Check{Key: topic.Key(), If: meta.Absent()})
+	s.must(meta.Put{Record: topic, Version: 7})
+	before := s.find(topic.Key())
+	s.must(meta.Check{Key: topic.Key(), If: meta.At(7)})
+	s.sameItem("checked", s.find(topic.Key()), before)
+	name := &meta.Name{Name: "n"}
+	put := meta.Put{Record: name, Version: 8}
+	if _, err := s.Transact(t.Context(), []meta.Op{put, meta.Check{Key: topic.Key(), If: meta.At(6)}}); !meta.IsRefused(err, meta.ReasonVersion) {
+		t.Errorf("a check that does not hold ended with %v", err)
+	}
+	if _, err := s.Get(t.Context(), name.Key()); !queue.Is(err, queue.KindNotFound) {
+		t.Errorf("what went with it: %v", err)
+	}
+	if _, err := s.Transact(t.Context(), []meta.Op{put, meta.Check{Key: topic.Key(), If: meta.At(7)}, meta.Check{Key: meta.TopicKey("absent0000000000"), If: meta.Absent()}}); err != nil {
+		t.Errorf("checks that hold: %v", err)
+	}
+	s.sameItem("checked in a transaction", s.find(topic.Key()), before)
+
+	s.must(putHead(newHead(ref(1, 2))))
+	late := appendOf(ref(2, 1))
+	late.At, late.Deadline = 2000, 3000
+	s.must(meta.Touch{Segment: segID, At: 3001})
+	s.must(meta.Touch{Segment: segID, At: 10})
+	if got := s.head(segID); got.LastAppend != 3001 || got.Next != 2 {
+		t.Errorf("head is %+v", got)
+	}
+	s.refused(late, meta.ReasonLate)
+	s.must(meta.Seal{Segment: segID, Epoch: 3})
+	s.must(meta.Touch{Segment: segID, At: 9000})
 }
 
 func testTakeAndSettle(t *testing.T, h Harness) {

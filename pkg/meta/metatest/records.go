@@ -19,7 +19,7 @@ func everyKind() []meta.Record {
 	full := meta.Ref{
 		Kind: meta.RefPayload, Inline: true, ID: meta.RefID{1, 2}, Object: "uploads/x", Pos: 7, Len: 8, First: 9, Count: 1,
 		Prefix: 10, CRC: 11, HasCRC: true, Created: 12_000, Visible: 13_000, DefaultTTL: 14, MinExpires: 15_000, MaxExpires: 16_000,
-		Bytes: 17, Slot: 65535, Key: []byte("key"), Headers: []byte{0, 1},
+		Bytes: 17, Slot: 65535, Key: []byte("key"), Headers: []byte{0, 1}, Total: 18, Hold: meta.RefID{19},
 	}
 	home := queue.DelayedID{Visible: 4000, Entry: "ent0000000000000", Index: 3}
 	return []meta.Record{
@@ -44,6 +44,13 @@ func everyKind() []meta.Record {
 		},
 		&meta.Forward{Topic: topID, Home: home, Visible: 5000, Entry: "ent0000000000001"},
 		&meta.Attempt{Topic: topID, Token: "k-abc", Hash: "00", Nonce: [16]byte{9}, Answer: []byte("{}"), Expires: 1 << 45},
+		&meta.Lease{Name: "compact/x", Owner: "o", Epoch: 3, TTL: time.Minute, Free: true, Value: 5},
+		&meta.Work{Due: 5000, Segment: segID},
+		&meta.Drop{Due: 5001, ID: "x", Intent: true, Runs: []meta.Run{full.Owned(), {Object: "b", Pos: 1, First: 2, Count: 3, Total: 4}}},
+		&meta.Hold{Object: "0001", Inline: true, ID: "0a", Total: 2, Created: 6},
+		&meta.Freed{Run: full.Owned()},
+		&meta.Condemned{Object: "uploads/x", Expires: 1 << 45},
+		&meta.Progress{Name: "uploads", After: "uploads/x", Again: 7},
 	}
 }
 
