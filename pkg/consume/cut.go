@@ -193,6 +193,13 @@ func (v *view) records(ctx context.Context, loc segment.Located, r meta.OffsetRa
 		return []record{{bytes: ref.Bytes, expires: ref.MinExpires, slot: ref.Slot}}, nil
 	}
 	idx, _, err := v.s.log.Index(ctx, ref)
+	if queue.Is(err, queue.KindNotFound) {
+		if now, moved, _ := v.s.log.Relocate(ctx, loc); moved {
+			v.page = nil
+			loc, ref = now, now.Ref
+			idx, _, err = v.s.log.Index(ctx, ref)
+		}
+	}
 	if err != nil {
 		if unreadable(err) {
 			return nil, nil

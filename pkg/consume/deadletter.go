@@ -2,6 +2,7 @@ package consume
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strconv"
 	"time"
@@ -75,6 +76,9 @@ func (s *Service) bury(ctx context.Context, c *call, seg *meta.Segment, v *view,
 			return cur, err
 		}
 		next, err := s.post(ctx, from, *take, letters)
+		if errors.Is(err, errMoved) {
+			continue
+		}
 		if refused, ok := meta.AsRefused(err); ok {
 			if cur = cursorIn(refused); cur == nil {
 				return nil, nil
@@ -198,8 +202,10 @@ func (s *Service) post(ctx context.Context, from mail, end meta.Op, letters []le
 	for try := range maxTries {
 		var results []meta.Result
 		ops := append([]meta.Op{end}, addressed(dead, refs, slots, at)...)
+		appends := len(ops)
+		ops = append(ops, s.holds(letters, refs, ops)...)
 		if results, err = s.meta.Transact(ctx, ops); err == nil {
-			s.posted(ctx, dead, results[1:])
+			s.posted(ctx, dead, results[1:appends])
 			cur, _ := results[0].Item.Record.(*meta.Cursor)
 			return cur, nil
 		}
@@ -212,6 +218,9 @@ func (s *Service) post(ctx context.Context, from mail, end meta.Op, letters []le
 					return cur, nil
 				}
 				return nil, err
+			}
+			if refused.Index >= appends {
+				return nil, s.moved(from, letters, refused)
 			}
 			if dead, at, err = s.readdress(ctx, dead, refused, at); err != nil {
 				return nil, err
@@ -233,6 +242,52 @@ func (s *Service) post(ctx context.Context, from mail, end meta.Op, letters []le
 		}
 	}
 	return nil, err
+}
+
+// errMoved says that the bytes of letters are no longer where they were read: the refs are read again.
+var errMoved = errors.New("the messages were moved by a compactor")
+
+// holds takes hold of the objects that letters share with their source, one hold for all that share one
+// object, and sees to it that the source still owns them at that instant (docs/decisions/0007). A check
+// of a head to which the same transaction appends is left out: the append goes by what that head is.
+func (s *Service) holds(letters []letter, refs []meta.Ref, ops []meta.Op) []meta.Op {
+	type object struct {
+		key    string
+		inline bool
+	}
+	taken := make(map[object]*meta.Hold)
+	sources := make(map[meta.Key]bool)
+	for _, op := range ops {
+		sources[op.Target()] = true
+	}
+	var out []meta.Op
+	for i := range refs {
+		at := object{refs[i].Object, refs[i].Inline}
+		h := taken[at]
+		if h == nil {
+			h = &meta.Hold{Object: at.key, Inline: at.inline, ID: refs[i].Hold.String(), Created: s.clock.Millis()}
+			taken[at] = h
+			out = append(out, meta.Put{Record: h, If: meta.Absent(), Version: meta.NewVersion(s.ids)})
+		}
+		h.Total++
+		if check := letters[i].loc.Check(); !sources[check.Target()] {
+			sources[check.Target()] = true
+			out = append(out, check)
+		}
+	}
+	return out
+}
+
+// moved drops what was read of the letters' places.
+func (s *Service) moved(from mail, letters []letter, r *meta.Refused) error {
+	for i := range letters {
+		s.log.Forget(from.seg.ID, letters[i].off)
+	}
+	from.view.reset()
+	return &queue.Error{
+		Op: "move dead letter", Subject: string(from.seg.ID), Kind: queue.KindUnavailable,
+		Message: r.Error(), Err: errMoved,
+	}
 }
 
 // deadTopic finds the dead-letter topic; Sealed if it takes no messages.
@@ -320,7 +375,28 @@ func (s *Service) letterRefs(ctx context.Context, from mail, letters []letter, d
 		})
 		refs[i] = r
 	}
+	share(refs, s.ids)
 	return refs, slots, nil
+}
+
+// share gives refs to one object one hold together.
+func share(refs []meta.Ref, ids *queue.IDs) {
+	type object struct {
+		key    string
+		inline bool
+	}
+	count := make(map[object]uint32)
+	hold := make(map[object]meta.RefID)
+	for i := range refs {
+		at := object{refs[i].Object, refs[i].Inline}
+		if count[at]++; count[at] == 1 {
+			hold[at] = ids.Nonce()
+		}
+	}
+	for i := range refs {
+		at := object{refs[i].Object, refs[i].Inline}
+		refs[i].Hold, refs[i].Total = hold[at], count[at]
+	}
 }
 
 func setHeader(r *meta.Ref, name, value string) {

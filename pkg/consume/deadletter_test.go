@@ -46,7 +46,7 @@ func TestDeadLetterAfterExpiry(t *testing.T) {
 	wantOffsets(t, "second delivery", e.claim("a", 10), 1)
 	e.pass(30 * time.Second)
 	s := e.spent(func() { wantOffsets(t, "after the last delivery", e.claim("a", 10)) })
-	wantOps(t, "moving", s, "append 1, get cursor 1, get head 1, take 1, transact 1")
+	wantOps(t, "moving", s, "append 1, get cursor 1, get head 1, put hold 1, take 1, transact 1, trim 1")
 	got := e.claim("dead", 10)
 	if len(got) != 1 {
 		t.Fatalf("dead letters: %v", got)
@@ -93,7 +93,7 @@ func TestDeadLetterAtRelease(t *testing.T) {
 				wantOffsets(t, "again", e.claim("a", 10), 1)
 				return
 			}
-			wantOps(t, "release", s, "append 1, get cursor 1, get head 1, settle 1, transact 1")
+			wantOps(t, "release", s, "append 1, get cursor 1, get head 1, put hold 1, settle 1, transact 1, trim 1")
 			if len(letters) != 1 {
 				t.Fatalf("dead letters: %v", letters)
 			}

@@ -115,17 +115,33 @@ func (s *Service) fetch(ctx context.Context, r *run, byReference bool, signed *s
 	if err := ctx.Err(); err != nil {
 		return nil, nil, canceled(ctx, "read payload")
 	}
-	// What is kept in the metadata store has no object that a URL could point to.
-	if !r.loc.Ref.Inline && (byReference || r.bytes > queue.MaxClaimBytes) {
-		out, err = s.refer(ctx, r, signed)
-	} else {
-		out, bad, err = s.read(ctx, r)
+	out, bad, err = s.fetchOnce(ctx, r, byReference, signed)
+	if queue.Is(err, queue.KindNotFound) {
+		// The object is gone: a compactor has moved its messages, or it is lost.
+		now, moved, rerr := s.log.Relocate(ctx, r.loc)
+		switch {
+		case rerr != nil:
+			return nil, nil, rerr
+		case moved:
+			r.loc = now
+			out, bad, err = s.fetchOnce(ctx, r, byReference, signed)
+		}
 	}
 	if unreadable(err) {
 		s.logger.LogAttrs(ctx, slog.LevelError, "payload cannot be read",
 			slog.String("segment", string(r.seg)), slog.Uint64("offset", uint64(r.Lo)),
 			slog.Int("count", r.Len()), slog.String("object", r.loc.Ref.Object), slog.Any("error", err))
 		return nil, []meta.OffsetRange{r.OffsetRange}, nil
+	}
+	return out, bad, err
+}
+
+func (s *Service) fetchOnce(ctx context.Context, r *run, byReference bool, signed *signer) (out []Delivery, bad []meta.OffsetRange, err error) {
+	// What is kept in the metadata store has no object that a URL could point to.
+	if !r.loc.Ref.Inline && (byReference || r.bytes > queue.MaxClaimBytes) {
+		out, err = s.refer(ctx, r, signed)
+	} else {
+		out, bad, err = s.read(ctx, r)
 	}
 	return out, bad, err
 }

@@ -2,6 +2,7 @@ package consume
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/spillway-mq/spillway/pkg/meta"
@@ -147,6 +148,10 @@ func (s *Service) reject(ctx context.Context, g *group, cur *meta.Cursor, how *R
 			letters = appendLetters(letters, &cut.runs[i], claim.Attempt, reason)
 		}
 		next, err := s.post(ctx, from, op, letters)
+		if errors.Is(err, errMoved) {
+			refusals++
+			continue
+		}
 		if refused, ok := meta.AsRefused(err); ok {
 			refusals++
 			if cur = cursorIn(refused); cur == nil {

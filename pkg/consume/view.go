@@ -40,14 +40,12 @@ func (v *view) load(ctx context.Context) error {
 	}
 	v.s.known.see(h, v.now)
 	v.head, v.start = h, max(v.start, h.Start)
-	off := h.TailFirst
-	for i := range h.Tail {
-		loc := segment.Located{Offset: off, Ref: &h.Tail[i]}
-		v.tail = append(v.tail, loc)
-		off = loc.End()
-	}
+	v.tail = segment.TailOf(h)
 	return nil
 }
+
+// reset forgets what was read.
+func (v *view) reset() { v.head, v.tail, v.page = nil, nil, nil }
 
 // at finds the ref that holds off; ok is false at or past the end of the segment. What is below
 // start need not be asked for.

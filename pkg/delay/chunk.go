@@ -16,6 +16,10 @@ const (
 	maxAppendBytes = 64 << 10
 )
 
+// maxDropped bounds the runs that a chunk notes as expired: a record holds no more. Of an entry that has
+// been cut to pieces by thousands of cancellations the bytes are kept for ever.
+const maxDropped = 2000
+
 // waiting is an entry that is due, as it was read.
 type waiting struct {
 	entry   *meta.Delayed
@@ -34,6 +38,8 @@ type chunk struct {
 	rest    *waiting
 	// messages is how many are appended.
 	messages int
+	// dropped are those that have expired instead.
+	dropped []meta.Run
 
 	appends map[queue.SegmentID]*draft
 	order   []*draft
@@ -57,8 +63,9 @@ func (p *promotion) plan(due []*waiting) *chunk {
 	c := &chunk{appends: make(map[queue.SegmentID]*draft)}
 	for _, w := range due {
 		runs := runsOf(w.entry, p.m)
+		expired := []run(nil)
 		if w.entry.Ref.Expired(p.now) {
-			runs = nil
+			expired, runs = runs, nil
 		}
 		marks := 1
 		if w.entry.Home != nil {
@@ -77,16 +84,23 @@ func (p *promotion) plan(due []*waiting) *chunk {
 			break
 		}
 		c.finish(w, p)
+		for _, r := range expired[:min(len(expired), maxDropped-len(c.dropped))] {
+			ref := refOf(w.entry, r.first, r.count)
+			c.dropped = append(c.dropped, ref.Owned())
+		}
 	}
 	c.marks = len(c.ops)
 	for _, d := range c.order {
 		c.ops = append(c.ops, d.op)
 	}
+	if len(c.dropped) > 0 {
+		c.ops = append(c.ops, meta.PutDrop(p.now, p.service.IDs, c.dropped...))
+	}
 	return c
 }
 
-// size is the number of ops so far.
-func (c *chunk) size() int { return len(c.ops) + len(c.order) }
+// size is the number of ops so far, with room for the note of what has expired.
+func (c *chunk) size() int { return len(c.ops) + len(c.order) + 1 }
 
 // fitting says how many of an entry's runs the chunk has room for.
 func (c *chunk) fitting(e *meta.Delayed, runs []run, marks int) int {

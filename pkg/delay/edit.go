@@ -114,6 +114,9 @@ func (s *Service) edit(ctx context.Context, m *topics.Map, id queue.DelayedID, p
 		// The forward needs no condition: who changes it changes the entry in the same transaction.
 		ops = append(ops, s.takeOut(p), put, meta.Put{Record: forward, Version: meta.NewVersion(s.IDs)})
 	}
+	if old := refOf(p.entry, int(p.index), 1); next.Ref.Object != old.Object {
+		ops = append(ops, meta.PutDrop(s.Clock.Millis(), s.IDs, old.Owned()))
+	}
 	if payload != nil {
 		ops = append(ops, meta.Put{Record: payload, If: meta.Absent(), Version: meta.NewVersion(s.IDs)})
 	}
@@ -154,7 +157,8 @@ func (s *Service) Cancel(ctx context.Context, topic string, id queue.DelayedID) 
 		if err != nil {
 			return settleCancel(err, tried)
 		}
-		ops := []meta.Op{s.takeOut(p)}
+		gone := refOf(p.entry, int(p.index), 1)
+		ops := []meta.Op{s.takeOut(p), meta.PutDrop(s.Clock.Millis(), s.IDs, gone.Owned())}
 		if p.entry.Home != nil {
 			ops = append(ops, meta.Delete{Key: meta.ForwardKey(m.ID(), id), Kind: meta.KindForward})
 		}

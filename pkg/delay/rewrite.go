@@ -73,7 +73,7 @@ func (s *Service) rewrite(ctx context.Context, ref *meta.Ref, slot queue.Slot, e
 		return nil, err
 	}
 	*ref = meta.Ref{
-		Kind: meta.RefBatch, ID: nonce, Len: int64(len(data)), Count: 1, Prefix: uint32(h.PrefixLen()), // #nosec G115 -- within MaxBatchIndexBytes
+		Kind: meta.RefBatch, ID: nonce, Len: int64(len(data)), Count: 1, Total: 1, Prefix: uint32(h.PrefixLen()), // #nosec G115 -- within MaxBatchIndexBytes
 		CRC: h.CRC, HasCRC: true, Created: ref.Created, Visible: ref.Visible, DefaultTTL: ref.DefaultTTL,
 		MinExpires: ref.MinExpires, MaxExpires: ref.MaxExpires, Bytes: int64(len(rec.Body)),
 	}

@@ -67,6 +67,11 @@ type Drop struct {
 	Runs   []Run `json:"runs"`
 }
 
+// PutDrop is the op that notes at now that refs which own runs are being dropped.
+func PutDrop(now queue.Millis, ids *queue.IDs, runs ...Run) Put {
+	return Put{Record: &Drop{Due: now.Add(queue.GracePeriod), ID: ids.ID(), Runs: runs}, If: Absent(), Version: NewVersion(ids)}
+}
+
 // Key implements Record.
 func (d *Drop) Key() Key { return Key{WorkPK(0), WorkSK(d.Due, d.ID)} }
 

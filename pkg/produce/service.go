@@ -131,6 +131,10 @@ func (c *call) run(ctx context.Context, plan func(*call) error) error {
 		return err
 	}
 	now, later := c.destinations()
+	c.own(now, later)
+	if err := c.putHolds(ctx, now, later); err != nil {
+		return err
+	}
 	if err := c.putObject(ctx, now, later); err != nil {
 		return err
 	}

@@ -114,6 +114,18 @@ const (
 
 	// PresignTTL is how long a presigned URL lives. The grace period of the compactor is longer.
 	PresignTTL = 15 * time.Minute
+	// GracePeriod is how long what was replaced stays readable: longer than a page may be cached and a
+	// URL made from it lives together, with room for clocks that differ.
+	GracePeriod = time.Hour
+	// PageTTL is how long a reader goes by a page that it has cached.
+	PageTTL = 10 * time.Minute
+	// CompactAge is how old a page is at least before it is compacted: nobody looks for an append
+	// whose answer was lost in it any more.
+	CompactAge = 20 * time.Minute
+	// MaxCommitDelay bounds how far past its own time a commit may still be tried again.
+	MaxCommitDelay = 10 * time.Minute
+	// WorkRolls: one in so many rolls leaves a note for the compactor.
+	WorkRolls = 8
 	// CommitTimeout is how long one commit may take from its start to its head update; a head
 	// update that arrives later is void.
 	CommitTimeout = 10 * time.Second

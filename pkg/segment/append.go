@@ -176,6 +176,10 @@ func (t *try) refused(ctx context.Context, r *meta.Refused) (done Committed, aga
 		if err != nil || found {
 			return done, false, err
 		}
+		// But not for ever: what was put for a commit that did not come is collected.
+		if r.Reason == meta.ReasonLate && head.LastAppend > t.commit.At.Add(queue.MaxCommitDelay) {
+			return Committed{}, false, t.log.fail(t.commit, queue.KindUnavailable, "the commit comes too late and is void", r)
+		}
 		t.op.Deadline = max(t.op.Deadline, head.LastAppend.Add(queue.CommitTimeout))
 		return Committed{}, true, r
 	case meta.ReasonProducers:
@@ -234,7 +238,7 @@ func (t *try) look(ctx context.Context) (Committed, bool, error) {
 		if edge == 0 {
 			return Committed{}, false, nil
 		}
-		page, err := t.log.page(ctx, t.op.Segment, edge-1)
+		page, _, err := t.log.page(ctx, t.op.Segment, edge-1)
 		if err != nil {
 			return Committed{}, false, err
 		}

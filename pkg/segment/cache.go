@@ -6,12 +6,13 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/spillway-mq/spillway/pkg/meta"
 	"github.com/spillway-mq/spillway/pkg/queue"
 )
 
-// cache keeps what cannot change (pages, batches, indexes) within a bound of bytes, least recently
+// cache keeps what cannot change (batches, indexes) and what seldom does (pages, for queue.PageTTL) within a bound of bytes, least recently
 // used out first, and for each segment the greatest TailFirst seen.
 type cache struct {
 	mu    sync.Mutex // guards all below
@@ -28,7 +29,10 @@ type entry struct {
 	key  string
 	data []byte
 	page *meta.RefPage
-	size int64
+	// version and at are a page's: which it was, and when it was read.
+	version meta.Version
+	at      time.Time
+	size    int64
 }
 
 const (
@@ -83,9 +87,24 @@ func (c *cache) putBytes(key string, data []byte) {
 	c.put(&entry{key: key, data: data, size: int64(cap(data)) + entryOverhead})
 }
 
-func (c *cache) page(id queue.SegmentID, offset queue.Offset) *meta.RefPage {
+func (c *cache) page(id queue.SegmentID, offset queue.Offset, now time.Time) (*meta.RefPage, meta.Version) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	el := c.holds(id, offset)
+	if el == nil {
+		return nil, 0
+	}
+	e := entryOf(el)
+	if now.Sub(e.at) >= queue.PageTTL {
+		c.drop(el)
+		return nil, 0
+	}
+	c.order.MoveToFront(el)
+	return e.page, e.version
+}
+
+// holds finds the element of the page that holds offset; nil if there is none.
+func (c *cache) holds(id queue.SegmentID, offset queue.Offset) *list.Element {
 	pages := c.pages[id]
 	i, exact := findPage(pages, offset)
 	if !exact {
@@ -94,8 +113,15 @@ func (c *cache) page(id queue.SegmentID, offset queue.Offset) *meta.RefPage {
 	if i < 0 || offset >= entryOf(pages[i]).page.Next() {
 		return nil
 	}
-	c.order.MoveToFront(pages[i])
-	return entryOf(pages[i]).page
+	return pages[i]
+}
+
+func (c *cache) forget(id queue.SegmentID, offset queue.Offset) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if el := c.holds(id, offset); el != nil {
+		c.drop(el)
+	}
 }
 
 func findPage(pages []*list.Element, first queue.Offset) (int, bool) {
@@ -104,10 +130,28 @@ func findPage(pages []*list.Element, first queue.Offset) (int, bool) {
 	})
 }
 
-func (c *cache) putPage(p *meta.RefPage, size int) {
+// putPage takes the place of those cached pages that hold some of the same offsets: a page that was
+// merged with its neighbours holds theirs, too.
+func (c *cache) putPage(p *meta.RefPage, item *meta.Item, now time.Time) {
+	c.mu.Lock()
+	if el := c.holds(p.Segment, p.First); el != nil {
+		c.drop(el)
+	}
+	for {
+		pages := c.pages[p.Segment]
+		i, _ := findPage(pages, p.First)
+		if i == len(pages) || entryOf(pages[i]).page.First >= p.Next() {
+			break
+		}
+		c.drop(pages[i])
+	}
+	c.mu.Unlock()
 	// In memory a ref takes several times its encoded size.
 	const blowUp = 4
-	c.put(&entry{key: "p" + p.Key().String(), page: p, size: int64(blowUp*size) + entryOverhead})
+	c.put(&entry{
+		key: "p" + p.Key().String(), page: p, version: item.Version, at: now,
+		size: int64(blowUp*item.Size) + entryOverhead,
+	})
 }
 
 func (c *cache) put(e *entry) {

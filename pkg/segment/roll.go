@@ -25,17 +25,34 @@ func (l *Log) Roll(ctx context.Context, head *meta.Head) error {
 func (l *Log) roll(ctx context.Context, head *meta.Head) error {
 	n := len(head.Tail)
 	page := &meta.RefPage{Segment: head.Segment, First: head.TailFirst, Refs: head.Tail[:n:n], Rolled: head.LastAppend}
-	_, err := l.meta.Transact(ctx, []meta.Op{
+	now := l.clock.Millis()
+	ops := []meta.Op{
 		meta.Put{Record: page, If: meta.Absent(), Version: meta.NewVersion(l.ids)},
 		meta.Trim{
 			Segment: head.Segment, First: head.TailFirst, Count: n,
-			Forget: l.clock.Millis().Add(-queue.ProducerWindow),
+			Forget: now.Add(-queue.ProducerWindow),
 		},
-	})
+	}
+	if notes(head.TailFirst) {
+		work := &meta.Work{Due: now.Add(queue.CompactAge), Segment: head.Segment}
+		ops = append(ops, meta.Put{Record: work, Version: meta.NewVersion(l.ids)})
+	}
+	_, err := l.meta.Transact(ctx, ops)
 	if meta.IsRefused(err, meta.ReasonTrim) || meta.IsRefused(err, meta.ReasonExists) {
 		return nil
 	}
 	return err
+}
+
+// notes reports whether the roll of the tail that starts at first leaves a note for the compactor: one
+// in queue.WorkRolls does, by a hash of the offset, so that no commit pays for a counter in the head.
+func notes(first queue.Offset) bool {
+	// SplitMix64: first's low bits alone are alike for tails of one length.
+	x := uint64(first) + 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	x ^= x >> 31
+	return x%queue.WorkRolls == 0
 }
 
 // Appended does after a transaction what Append does after a commit: it rolls the heads among the results
