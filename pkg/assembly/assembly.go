@@ -16,9 +16,11 @@ import (
 
 	"github.com/spillway-mq/spillway/docs"
 	"github.com/spillway-mq/spillway/pkg/blob"
+	"github.com/spillway-mq/spillway/pkg/compact"
 	"github.com/spillway-mq/spillway/pkg/consume"
 	"github.com/spillway-mq/spillway/pkg/delay"
 	"github.com/spillway-mq/spillway/pkg/httpapi"
+	"github.com/spillway-mq/spillway/pkg/lease"
 	"github.com/spillway-mq/spillway/pkg/meta"
 	"github.com/spillway-mq/spillway/pkg/notify"
 	"github.com/spillway-mq/spillway/pkg/produce"
@@ -47,6 +49,7 @@ type System struct {
 	Produce *produce.Service
 	Consume *consume.Service
 	Delay   *delay.Service
+	Compact *compact.Service
 	// Hub wakes the system's long polls; closing it ends them.
 	Hub *notify.Hub
 
@@ -80,8 +83,15 @@ func New(d Deps) *System {
 		Meta: d.Meta, Presigner: d.Presigner, Log: log, Topics: s.Topics, Delay: s.Delay, Hub: s.Hub,
 		IDs: d.IDs, Clock: d.Clock, Logger: d.Logger,
 	})
+	s.Compact = compact.New(compact.Deps{
+		Meta: d.Meta, Blob: d.Blob, Lease: lease.New(d.Meta, d.IDs, d.Clock), IDs: d.IDs, Clock: d.Clock, Logger: d.Logger,
+		Log: segment.New(segment.Deps{Meta: d.Meta, Blob: d.Blob, IDs: d.IDs, Clock: d.Clock, CacheBytes: compactCacheBytes}),
+	})
 	return s
 }
+
+// compactCacheBytes is small: the compactor reads each batch once.
+const compactCacheBytes = 1 << 20
 
 // Handler is the whole HTTP API over the system. around gives what is not the system's: Token, Observe,
 // Ready, Metrics, Objects and BaseURL.

@@ -55,7 +55,7 @@ func (c *call) putObject(ctx context.Context, now, later []part) error {
 	}
 	// Ids rise with time, so that the embedded store fills its pages one after another. The rest is
 	// random also where the call's nonce is not: a first try's payload may hold other bytes.
-	id := fmt.Sprintf("%012x-%s", c.created, c.IDs.ID())
+	id := fmt.Sprintf("%012x-%s", int64(c.created), c.IDs.ID())
 	c.payload = &meta.Payload{ID: id, Data: c.object}
 	c.place(id, true)
 	if len(later) == 0 && len(c.shares(now)) == 1 {

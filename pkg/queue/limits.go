@@ -122,6 +122,8 @@ const (
 	// CompactAge is how old a page is at least before it is compacted: nobody looks for an append
 	// whose answer was lost in it any more.
 	CompactAge = 20 * time.Minute
+	// ClockSlack is how far apart the clocks of one system's processes may be.
+	ClockSlack = time.Minute
 	// MaxCommitDelay bounds how far past its own time a commit may still be tried again.
 	MaxCommitDelay = 10 * time.Minute
 	// WorkRolls: one in so many rolls leaves a note for the compactor.

@@ -34,7 +34,7 @@ func (l *Log) roll(ctx context.Context, head *meta.Head) error {
 		},
 	}
 	if notes(head.TailFirst) {
-		work := &meta.Work{Due: now.Add(queue.CompactAge), Segment: head.Segment}
+		work := &meta.Work{Due: now.Add(queue.CompactAge + queue.ClockSlack), Segment: head.Segment}
 		ops = append(ops, meta.Put{Record: work, Version: meta.NewVersion(l.ids)})
 	}
 	_, err := l.meta.Transact(ctx, ops)
