@@ -17,6 +17,7 @@ import (
 	"github.com/spillway-mq/spillway/pkg/assembly"
 	"github.com/spillway-mq/spillway/pkg/blob/fileblob"
 	"github.com/spillway-mq/spillway/pkg/blob/signedurl"
+	"github.com/spillway-mq/spillway/pkg/compact"
 	"github.com/spillway-mq/spillway/pkg/delay"
 	"github.com/spillway-mq/spillway/pkg/httpapi"
 	"github.com/spillway-mq/spillway/pkg/meta/boltmeta"
@@ -57,6 +58,10 @@ const (
 	// reviewEvery is how often all topics are looked at for what the agenda does not know of, such
 	// as an entry whose write ended after its caller was told that the outcome is unknown.
 	reviewEvery = 10 * time.Minute
+	// compactEvery is how often the compactor looks for work; sweepEvery how often for uploads that
+	// nobody has submitted.
+	compactEvery = 2 * time.Minute
+	sweepEvery   = time.Hour
 	// headerTimeout and idleTimeout bound what a silent connection may hold.
 	headerTimeout = 10 * time.Second
 	idleTimeout   = 2 * time.Minute
@@ -159,6 +164,7 @@ func (s *Server) serve(listener net.Listener, o Options, key [signedurl.KeyBytes
 		ErrorLog: slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug),
 	}
 	s.background.Go(func() { s.backstop(base, system.Delay, agenda) })
+	s.background.Go(func() { s.compact(base, system.Compact) })
 	go func() {
 		defer close(s.done)
 		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
@@ -189,6 +195,30 @@ func (s *Server) backstop(ctx context.Context, delayed *delay.Service, agenda *d
 		}
 		if err != nil && ctx.Err() == nil {
 			s.logger.Warn("promote due messages", "error", err)
+		}
+	}
+}
+
+// compact keeps the object store in order, as the scheduled function does in AWS.
+func (s *Server) compact(ctx context.Context, compactor *compact.Service) {
+	ticker := time.NewTicker(compactEvery)
+	defer ticker.Stop()
+	var swept time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if _, err := compactor.Run(ctx); err != nil && ctx.Err() == nil {
+			s.logger.Warn("compact", "error", err)
+		}
+		if time.Since(swept) < sweepEvery {
+			continue
+		}
+		swept = time.Now()
+		if _, err := compactor.Sweep(ctx); err != nil && ctx.Err() == nil {
+			s.logger.Warn("sweep abandoned uploads", "error", err)
 		}
 	}
 }
