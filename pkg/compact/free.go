@@ -2,12 +2,10 @@ package compact
 
 import (
 	"context"
-	"errors"
 	"strings"
 
 	"github.com/spillway-mq/spillway/pkg/blob"
 	"github.com/spillway-mq/spillway/pkg/meta"
-	"github.com/spillway-mq/spillway/pkg/queue"
 )
 
 // object names what runs are of.
@@ -217,83 +215,4 @@ func (s *Service) remove(ctx context.Context, gone, noted []object) error {
 		}
 	}
 	return nil
-}
-
-// uploadsProgress names the walk over the uploads.
-const uploadsProgress = "uploads"
-
-// Sweep removes uploads that nobody has submitted for Deps.UploadAge. It looks at some, a page of the
-// listing per step, until it is through or the time of ctx is about to run out; the next call goes on
-// there, and begins anew a while after the end was reached. It costs one read while nothing is due.
-func (s *Service) Sweep(ctx context.Context) (deleted int, err error) {
-	p, _, err := meta.Fetch[*meta.Progress](ctx, s.Meta, meta.ProgressKey(uploadsProgress))
-	switch {
-	case queue.Is(err, queue.KindNotFound):
-		p = &meta.Progress{Name: uploadsProgress}
-	case err != nil:
-		return 0, err
-	}
-	now := s.Clock.Millis()
-	if p.Again > now {
-		return 0, nil
-	}
-	after := p.After
-	for s.goOn(ctx) {
-		page, err := s.Blob.List(ctx, blob.PrefixUploads, after, lookLimit)
-		if err != nil {
-			return deleted, err
-		}
-		n, err := s.abandoned(ctx, page.Objects, now)
-		deleted += n
-		if err != nil {
-			return deleted, err
-		}
-		next := &meta.Progress{Name: uploadsProgress}
-		if page.More {
-			after = page.Objects[len(page.Objects)-1].Key
-			next.After = after
-		} else {
-			next.Again = now.Add(s.UploadAge / 4)
-		}
-		if _, err := s.Meta.Apply(ctx, meta.Put{Record: next, Version: meta.NewVersion(s.IDs)}); err != nil {
-			return deleted, err
-		}
-		if !page.More {
-			return deleted, nil
-		}
-	}
-	return deleted, nil
-}
-
-// abandoned deletes those of some uploads that are old and held by nobody.
-func (s *Service) abandoned(ctx context.Context, uploads []blob.Info, now queue.Millis) (int, error) {
-	var gone []object
-	var errs []error
-	for _, info := range uploads {
-		if queue.MillisOf(info.Modified).Add(s.UploadAge) > now {
-			continue
-		}
-		o := object{key: info.Key}
-		n, err := s.notes(ctx, o)
-		if err != nil {
-			errs = append(errs, err)
-			break
-		}
-		if len(n.holds) > 0 {
-			continue
-		}
-		ok, err := s.condemn(ctx, o)
-		if err != nil {
-			errs = append(errs, err)
-			break
-		}
-		if ok {
-			gone = append(gone, o)
-		}
-	}
-	if err := s.remove(ctx, gone, gone); err != nil {
-		errs = append(errs, err)
-		gone = nil
-	}
-	return len(gone), errors.Join(errs...)
 }

@@ -116,6 +116,10 @@ func (s *Service) edit(ctx context.Context, m *topics.Map, id queue.DelayedID, p
 	}
 	if old := refOf(p.entry, int(p.index), 1); next.Ref.Object != old.Object {
 		ops = append(ops, meta.PutDrop(s.Clock.Millis(), s.IDs, old.Owned()))
+		if !next.Ref.Inline {
+			// An object that nothing referred to for hours, as we stalled, may have been swept.
+			ops = append(ops, meta.Check{Key: meta.CondemnedKey(next.Ref.Object, false), If: meta.Absent(), Kind: meta.KindCondemned})
+		}
 	}
 	if payload != nil {
 		ops = append(ops, meta.Put{Record: payload, If: meta.Absent(), Version: meta.NewVersion(s.IDs)})

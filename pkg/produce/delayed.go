@@ -23,6 +23,10 @@ func (c *call) putDelayed(ctx context.Context, parts []part) error {
 	if c.guard != nil && len(parts) > maxEntriesPerWrite {
 		return queue.Invalid("messages", maxEntriesPerWrite, "of a producer with sequence or under an Idempotency-Key may have at most %d different visible times", maxEntriesPerWrite)
 	}
+	if c.Clock.Millis() > c.deadline {
+		// We have stalled since the object was put; it may have been swept.
+		return &queue.Error{Op: "produce", Subject: c.topic.Name, Kind: queue.KindUnavailable, Message: "the call took too long and is void"}
+	}
 	var entries []meta.Op
 	for i, p := range parts {
 		entries = append(entries, c.entry(i, p))
