@@ -1,5 +1,5 @@
 # Everything a developer runs. `make` alone prints the targets.
-# `make test` needs only Go; what needs more is installed by tools/install, pinned.
+# `make test` needs only Go, and Node.js for infra; what needs more is installed by tools/, pinned.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -23,6 +23,14 @@ BENCH ?= .
 BENCHCOUNT ?= 1
 # Arguments of the local server.
 SERVE_ARGS ?=
+# AWS (docs/aws.md): what to build the functions for, the deployment's settings (-c KEY=VALUE …),
+# more arguments of `cdk deploy` and `cdk destroy`, and whether to run `cdk bootstrap` first.
+ARCH ?= arm64
+CONTEXT ?=
+CDK_ARGS ?=
+BOOTSTRAP ?= yes
+# The CDK's bridge from Go warns about a Node.js that is past its end of life.
+export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION ?= 20
 
 .PHONY: help
 help: ## print this list
@@ -110,9 +118,34 @@ serve: build ## run the local server (SERVE_ARGS)
 demo: build ## run the demonstration against a local server
 	@exec $(BIN)/spillway demo
 
+.PHONY: functions
+functions: ## build the Lambda functions for ARCH (arm64) into build/, and say what they weigh
+	@go run ./tools/functions -arch $(ARCH)
+
+cdk_context = -c arch=$(ARCH) -c version=$$(git describe --always --dirty --tags 2>/dev/null || echo devel) $(CONTEXT)
+
+.PHONY: synth
+synth: need-node functions ## write the CloudFormation template to out/cdk (CONTEXT); needs no AWS account
+	@CDK_OUTDIR=$(CURDIR)/$(OUT)/cdk go run ./infra $(cdk_context)
+	@echo "template: $(OUT)/cdk"
+
+.PHONY: deploy
+deploy: need-node functions ## deploy to AWS (ARCH, CONTEXT, CDK_ARGS, BOOTSTRAP=no)
+	@if [ "$(BOOTSTRAP)" != no ]; then tools/cdk bootstrap $(cdk_context); fi
+	@tools/cdk deploy $(cdk_context) $(CDK_ARGS)
+
+.PHONY: destroy
+destroy: need-node functions ## remove the deployment; keeps the data unless CONTEXT='-c data=destroy'
+	@if [[ " $(CONTEXT) " == *" data=destroy "* ]]; then tools/cdk deploy $(cdk_context); fi
+	@tools/cdk destroy $(cdk_context) $(CDK_ARGS)
+
+.PHONY: need-node
+need-node:
+	@command -v node >/dev/null || { echo "the CDK runs in Node.js, and there is no node in PATH: install Node.js 20 or newer" >&2; exit 1; }
+
 .PHONY: clean
 clean: ## remove build output; the tools stay
-	@rm -rf $(BIN) $(OUT)
+	@rm -rf $(BIN) $(OUT) build
 
 .PHONY: tools
 tools: ## install the pinned tools into .tools/bin
