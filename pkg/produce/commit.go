@@ -218,7 +218,9 @@ func (c *call) commitShare(ctx context.Context, sh share) (moved []part) {
 	off := done.Offset
 	for _, p := range sh.parts {
 		for _, rec := range p.records() {
-			c.results[rec.pos].id = queue.MessageID{Segment: sh.segment.ID, Offset: off}
+			r := &c.results[rec.pos]
+			r.id = queue.MessageID{Segment: sh.segment.ID, Offset: off}
+			r.committedAt(done.At)
 			off++
 		}
 	}

@@ -2,6 +2,7 @@ package produce_test
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -170,6 +171,33 @@ func TestIdempotencyKey(t *testing.T) {
 	w.now = w.now.Add(queue.IdempotencyWindow + time.Millisecond)
 	if later, err := call("k", "other"); err != nil || slices.Equal(later, first) {
 		t.Errorf("after its window the key gives %v, %v, want new messages", later, err)
+	}
+}
+
+// TestRepeatedTimes: a retry is told the times that the messages have, which are the first try's; a
+// time of the retry would promise a life that ends later than the message does.
+func TestRepeatedTimes(t *testing.T) {
+	for name, guard := range map[string]produce.Guard{
+		"producer": {ProducerID: "p", Sequence: 1},
+		"key":      {IdempotencyKey: "k"},
+	} {
+		for cname, cfg := range map[string]topics.Config{"normal": {DefaultTTL: time.Hour}, "delayed": {DefaultDelay: time.Minute, DefaultTTL: time.Hour}} {
+			t.Run(name+" "+cname, func(t *testing.T) {
+				w := newWorld(t)
+				w.topic("t", cfg)
+				req := produce.Request{Topic: "t", Messages: messages(3, "x", 0), Guard: guard}
+				req.Messages[1].HasDelay = true // of 0: to the segment at once
+				first, err := w.Produce(t.Context(), req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.now = w.now.Add(30 * time.Second)
+				again, err := w.Produce(t.Context(), req)
+				if err != nil || !reflect.DeepEqual(again, first) {
+					t.Errorf("%+v, %v, want %+v", again, err, first)
+				}
+			})
+		}
 	}
 }
 

@@ -33,6 +33,8 @@ type Committed struct {
 	Count int
 	// Repeated: the refs were there already, by an earlier call.
 	Repeated bool
+	// At is the commit time that the messages have: the first commit's, if Repeated.
+	At queue.Millis
 }
 
 const (
@@ -108,7 +110,7 @@ func (t *try) once(ctx context.Context) (done Committed, again bool, err error) 
 			// writer dies before it, whoever finds the tail full rolls.
 			_ = t.log.Roll(ctx, head)
 		}
-		return Committed{Offset: res.Offset, Count: t.count()}, false, nil
+		return Committed{Offset: res.Offset, Count: t.count(), At: t.op.At}, false, nil
 	}
 	if refused, ok := meta.AsRefused(err); ok {
 		return t.refused(ctx, refused)
@@ -162,11 +164,11 @@ func (t *try) refused(ctx context.Context, r *meta.Refused) (done Committed, aga
 		return Committed{}, true, r
 	case meta.ReasonDuplicate:
 		// The refs of a commit are appended together, so the first one's place is the commit's.
-		off, _, found := head.Find(t.op.Refs[0].ID, t.op.Refs[0].First)
+		off, ref, found := head.Find(t.op.Refs[0].ID, t.op.Refs[0].First)
 		if !found {
 			return Committed{}, false, t.log.fail(t.commit, queue.KindCorrupt, "the tail holds a part of the commit", r)
 		}
-		return Committed{Offset: off, Count: t.count(), Repeated: !t.unknown}, false, nil
+		return Committed{Offset: off, Count: t.count(), Repeated: !t.unknown, At: ref.Created}, false, nil
 	case meta.ReasonSequence:
 		return t.repeated(head, r)
 	case meta.ReasonLate, meta.ReasonUnseen:
@@ -195,7 +197,7 @@ func (t *try) repeated(head *meta.Head, r *meta.Refused) (Committed, bool, error
 			Message: "the producer's sequence is older than its last one",
 		}
 	}
-	return Committed{Offset: last.First, Count: int(last.Count), Repeated: !t.unknown}, false, nil
+	return Committed{Offset: last.First, Count: int(last.Count), Repeated: !t.unknown, At: last.At}, false, nil
 }
 
 // forget makes room among the remembered producers.
@@ -222,8 +224,8 @@ func (t *try) look(ctx context.Context) (Committed, bool, error) {
 		return Committed{}, false, err
 	}
 	want := &t.op.Refs[0]
-	if off, _, found := head.Find(want.ID, want.First); found {
-		return Committed{Offset: off, Count: t.count(), Repeated: !t.unknown}, true, nil
+	if off, ref, found := head.Find(want.ID, want.First); found {
+		return Committed{Offset: off, Count: t.count(), Repeated: !t.unknown, At: ref.Created}, true, nil
 	}
 	seen := head.Next
 	t.op.SeenFrom = &seen
@@ -241,7 +243,7 @@ func (t *try) look(ctx context.Context) (Committed, bool, error) {
 		off := page.First
 		for i := range page.Refs {
 			if r := &page.Refs[i]; r.ID == want.ID && r.First == want.First {
-				return Committed{Offset: off, Count: t.count(), Repeated: !t.unknown}, true, nil
+				return Committed{Offset: off, Count: t.count(), Repeated: !t.unknown, At: r.Created}, true, nil
 			}
 			off += queue.Offset(page.Refs[i].Count)
 		}

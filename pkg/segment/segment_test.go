@@ -216,6 +216,9 @@ func TestSequence(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if first.At == 0 {
+		t.Error("a commit without its time")
+	}
 	for range 100 { // so that the first commit has long left the tail
 		if _, err := w.clean.Append(t.Context(), w.commit(9, 1)); err != nil {
 			t.Fatal(err)
@@ -223,7 +226,7 @@ func TestSequence(t *testing.T) {
 		w.now = w.now.Add(time.Millisecond)
 	}
 	again, err := w.clean.Append(t.Context(), seq(1, 2))
-	if err != nil || !again.Repeated || again.Offset != first.Offset || again.Count != 2 {
+	if err != nil || !again.Repeated || again.Offset != first.Offset || again.Count != 2 || again.At != first.At {
 		t.Errorf("the same sequence gives %+v, %v, want the first commit's place", again, err)
 	}
 	if _, err := w.clean.Append(t.Context(), seq(5, 3)); err != nil {
