@@ -2,7 +2,6 @@ package produce_test
 
 import (
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -193,12 +192,21 @@ func TestRepeatedTimes(t *testing.T) {
 				}
 				w.now = w.now.Add(30 * time.Second)
 				again, err := w.Produce(t.Context(), req)
-				if err != nil || !reflect.DeepEqual(again, first) {
+				if err != nil || !slices.Equal(times(again), times(first)) {
 					t.Errorf("%+v, %v, want %+v", again, err, first)
 				}
 			})
 		}
 	}
+}
+
+// times says of each run when its messages were made, become visible and end.
+func times(a produce.Answer) []string {
+	out := ids(a)
+	for _, r := range a.Runs {
+		out = append(out, fmt.Sprint(r.Count, r.Created, r.Visible, r.Expires, r.Warnings))
+	}
+	return out
 }
 
 func TestProducerSequence(t *testing.T) {
