@@ -49,6 +49,9 @@ func readBody(w http.ResponseWriter, r *http.Request, buf *bytes.Buffer) error {
 		// the caller's word: it buys no more than a step before bytes have come.
 		buf.Grow(int(min(r.ContentLength, maxPooledBytes)) + bytes.MinRead)
 	}
+	if a, ok := w.(*answer); ok {
+		w = a.ResponseWriter // the reader tells the server, whose own type it looks for
+	}
 	_, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, queue.MaxRequestBytes))
 	var tooLarge *http.MaxBytesError
 	switch {

@@ -74,7 +74,12 @@ func (c *counted) Read(p []byte) (int, error) {
 }
 
 // ServeHTTP implements http.Handler.
-func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *server) ServeHTTP(w http.ResponseWriter, original *http.Request) {
+	// A copy, because the server looks at its own request's body when the call is over: it closes a
+	// connection gently whose body was not read, so that the answer is not lost in a reset; of a
+	// body that was put in its place it would know nothing.
+	r := new(http.Request)
+	*r = *original
 	start := s.Clock()
 	a := &answer{ResponseWriter: w, id: s.requestID(r)}
 	body := &counted{ReadCloser: http.NoBody}
@@ -107,6 +112,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.noRoute(a, r)
 	default:
 		s.mux.ServeHTTP(a, r)
+		original.Pattern = r.Pattern
 	}
 }
 
