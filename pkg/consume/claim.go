@@ -59,6 +59,9 @@ func (s *Service) newCall(req *ClaimRequest) (*call, error) {
 			return nil, err
 		}
 	}
+	if !c.byReference {
+		c.bytes = min(c.bytes, s.maxInline)
+	}
 	return c, nil
 }
 
@@ -87,7 +90,7 @@ func (s *Service) Claim(ctx context.Context, req ClaimRequest) (Claimed, error) 
 	if err != nil {
 		return Claimed{}, err
 	}
-	end := s.clock().Add(req.Wait)
+	end := s.end(ctx, req.Wait)
 	rest := s.pollMin
 	for {
 		if c.m, c.sub, err = s.subscription(ctx, req.Topic, req.Subscription); err != nil {
@@ -108,6 +111,15 @@ func (s *Service) Claim(ctx context.Context, req ClaimRequest) (Claimed, error) 
 			rest = s.pollMin
 		}
 	}
+}
+
+// end is when a wait ends: after wait, or a little before the caller's own time is up, so that a call with
+// a budget is answered and not cut off.
+func (s *Service) end(ctx context.Context, wait time.Duration) time.Time {
+	if deadline, ok := ctx.Deadline(); ok {
+		wait = max(0, min(wait, time.Until(deadline)-answerTime))
+	}
+	return s.clock().Add(wait)
 }
 
 // over says whether a wait is at its end: its time is up, or the server stops.

@@ -116,7 +116,7 @@ func (s *Service) fetch(ctx context.Context, r *run, byReference bool, signed *s
 		return nil, nil, canceled(ctx, "read payload")
 	}
 	// What is kept in the metadata store has no object that a URL could point to.
-	if !r.loc.Ref.Inline && (byReference || r.bytes > queue.MaxClaimBytes) {
+	if !r.loc.Ref.Inline && (byReference || r.bytes > s.maxInline) {
 		out, err = s.refer(ctx, r, signed)
 	} else {
 		out, bad, err = s.read(ctx, r)
