@@ -54,11 +54,14 @@ func readBody(w http.ResponseWriter, r *http.Request, buf *bytes.Buffer) error {
 	}
 	_, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, queue.MaxRequestBytes))
 	var tooLarge *http.MaxBytesError
+	var known *queue.Error
 	switch {
 	case err == nil:
 		return nil
 	case errors.As(err, &tooLarge):
 		return queue.TooLarge("request", queue.MaxRequestBytes, queue.MaxRequestBytes+1)
+	case errors.As(err, &known):
+		return err
 	case r.Context().Err() != nil || errors.Is(err, io.ErrUnexpectedEOF):
 		return &queue.Error{Op: "read request", Kind: queue.KindCanceled, Err: err}
 	}

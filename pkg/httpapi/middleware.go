@@ -29,12 +29,13 @@ const (
 // answer is the response of one call: it remembers what was sent.
 type answer struct {
 	http.ResponseWriter
-	id      string
-	status  int
-	sent    int64
-	code    queue.Code
-	err     error
-	started bool
+	patience *patience
+	id       string
+	status   int
+	sent     int64
+	code     queue.Code
+	err      error
+	started  bool
 	// cut: what was sent is not whole.
 	cut bool
 }
@@ -47,6 +48,7 @@ func (a *answer) WriteHeader(status int) {
 	if !a.started {
 		a.started, a.status = true, status
 	}
+	a.patience.beforeWrite()
 	a.ResponseWriter.WriteHeader(status)
 }
 
@@ -55,22 +57,32 @@ func (a *answer) Write(b []byte) (int, error) {
 	if !a.started {
 		a.WriteHeader(http.StatusOK)
 	}
-	n, err := a.ResponseWriter.Write(b)
-	a.sent += int64(n)
-	return n, err
+	n := 0
+	for first := true; first || n < len(b); first = false {
+		a.patience.beforeWrite()
+		part, err := a.ResponseWriter.Write(b[n:min(n+writeBytes, len(b))])
+		n += part
+		a.sent += int64(part)
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
 }
 
 // counted is a request body that counts what was read of it.
 type counted struct {
 	io.ReadCloser
-	n int64
+	patience *patience
+	n        int64
 }
 
 // Read implements io.Reader.
 func (c *counted) Read(p []byte) (int, error) {
+	c.patience.beforeRead(c.n)
 	n, err := c.ReadCloser.Read(p)
 	c.n += int64(n)
-	return n, err
+	return n, c.patience.afterRead(err)
 }
 
 // ServeHTTP implements http.Handler.
@@ -81,8 +93,9 @@ func (s *server) ServeHTTP(w http.ResponseWriter, original *http.Request) {
 	r := new(http.Request)
 	*r = *original
 	start := s.Clock()
-	a := &answer{ResponseWriter: w, id: s.requestID(r)}
-	body := &counted{ReadCloser: http.NoBody}
+	waits := newPatience(w, r, s.Patience)
+	a := &answer{ResponseWriter: w, patience: waits, id: s.requestID(r)}
+	body := &counted{ReadCloser: http.NoBody, patience: waits}
 	if r.Body != nil {
 		body.ReadCloser = r.Body
 	}
