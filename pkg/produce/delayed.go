@@ -75,6 +75,9 @@ func (c *call) putEntries(ctx context.Context, entries []meta.Op) error {
 	} else {
 		_, err = c.Meta.Transact(ctx, entries)
 	}
+	if meta.IsRefused(err, meta.ReasonExists) {
+		return nil // ids are random: the store's client sent our own put twice
+	}
 	if !queue.Is(err, queue.KindOutcomeUnknown) {
 		return err
 	}

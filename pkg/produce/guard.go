@@ -110,6 +110,10 @@ func (c *call) beginKey(ctx context.Context, g Guard) (Answer, bool, error) {
 	case err == nil:
 		c.guard.version = put.Version
 		return Answer{}, false, nil
+	case isRefused && refused.Current != nil && refused.Current.Version == put.Version:
+		// The store's client sent our own put twice.
+		c.guard.version = put.Version
+		return Answer{}, false, nil
 	case isRefused && refused.Current != nil:
 		return c.secondTry(ctx, refused.Current, fresh)
 	case queue.Is(err, queue.KindOutcomeUnknown):
@@ -149,10 +153,15 @@ func (c *call) secondTry(ctx context.Context, item *meta.Item, fresh *meta.Attem
 	}
 	put := meta.Put{Record: &next, If: meta.At(item.Version), Version: meta.NewVersion(c.IDs)}
 	if _, err := c.Meta.Apply(ctx, put); err != nil {
-		if _, isRefused := meta.AsRefused(err); isRefused {
+		r, isRefused := meta.AsRefused(err)
+		switch {
+		case isRefused && r.Current != nil && r.Current.Version == put.Version:
+			// The store's client sent our own put twice.
+		case isRefused:
 			return Answer{}, false, inProgress(c.topic.Name, time.Second)
+		default:
+			return Answer{}, false, err
 		}
-		return Answer{}, false, err
 	}
 	c.guard = &guarded{attempt: &next, version: put.Version}
 	c.nonce, c.created = next.Nonce, next.Created
@@ -223,6 +232,9 @@ func (g *guarded) putEntries(ctx context.Context, c *call, entries []meta.Op) er
 		if item, gerr := c.Meta.Get(ctx, next.Key()); gerr == nil && item.Version == put.Version {
 			err = nil
 		}
+	}
+	if r, ok := meta.AsRefused(err); ok && r.Current != nil && r.Current.Version == put.Version {
+		err = nil // the store's client sent our own transaction twice
 	}
 	if err != nil {
 		if r, ok := meta.AsRefused(err); ok {

@@ -109,6 +109,37 @@ func checkOnce(t *testing.T, w *world, req produce.Request, cfg topics.Config) {
 	}
 }
 
+// TestDoubledRequests: a request that the store's client sends twice, giving the second answer, fails no
+// call, guarded or not, and puts nothing there twice.
+func TestDoubledRequests(t *testing.T) {
+	for gname, guard := range map[string]produce.Guard{
+		"unguarded": {}, "producer": {ProducerID: "p", Sequence: 3}, "idempotency key": {IdempotencyKey: "k", BodyHash: "h"},
+	} {
+		for cname, cfg := range map[string]topics.Config{"normal": {MinSegments: 2}, "delayed": {MinSegments: 2, DefaultDelay: time.Minute}} {
+			t.Run(gname+" "+cname, func(t *testing.T) {
+				fault.EachStep(t, func(t *testing.T, plan *fault.Plan) {
+					w := newWorld(t)
+					w.topic("t", cfg)
+					req := produce.Request{Topic: "t", Messages: messages(6, "x", 6), Guard: guard}
+					for i := range 3 {
+						req.Messages[i].HasDelay = true // delay 0: these go to segments at once
+					}
+					a, err := w.process(fault.Meta(w.meta, plan), fault.Blob(w.blob, plan)).Produce(t.Context(), req)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for i, id := range ids(a) {
+						if strings.HasPrefix(id, "error") {
+							t.Errorf("message %d is answered %s", i, id)
+						}
+					}
+					checkOnce(t, w, req, cfg)
+				}, fault.Repeat)
+			})
+		}
+	}
+}
+
 // TestUnguardedFaults: without a guard an answer without error still means that the message is there
 // once.
 func TestUnguardedFaults(t *testing.T) {
