@@ -52,23 +52,31 @@ func finish(app awscdk.App, w io.Writer) (err error) {
 			err = fmt.Errorf("synth: %v", failed)
 		}
 	}()
-	found := 0
-	for _, stack := range *app.Synth(nil).Stacks() {
+	found := remarks(app.Synth(nil))
+	for _, line := range found {
+		if _, err := fmt.Fprintln(w, line); err != nil {
+			return err
+		}
+	}
+	if len(found) > 0 {
+		return fmt.Errorf("%d findings: fix each, or accept it with a reason (infra/spillway/rights.go)", len(found))
+	}
+	return nil
+}
+
+// remarks lists the warnings and errors that were left on constructs.
+//
+//nolint:staticcheck // deprecated for a package that has no form in Go
+func remarks(assembly cxapi.CloudAssembly) []string {
+	var out []string
+	for _, stack := range *assembly.Stacks() {
 		for _, m := range *stack.Messages() {
-			level := m.Level //nolint:staticcheck // the package that takes its place has no Go form
-			if level == cxapi.SynthesisMessageLevel_INFO {
-				continue
-			}
-			found++
-			if _, err := fmt.Fprintf(w, "%s: %s: %v\n", level, *m.Id, m.Entry.Data); err != nil {
-				return err
+			if m.Level != cxapi.SynthesisMessageLevel_INFO {
+				out = append(out, fmt.Sprintf("%s: %s: %v", m.Level, *m.Id, m.Entry.Data))
 			}
 		}
 	}
-	if found > 0 {
-		return fmt.Errorf("%d findings: fix each, or accept it with a reason (infra/spillway/rights.go)", found)
-	}
-	return nil
+	return out
 }
 
 // newApp makes an app with cdk.json's context, and over it what was given. What the CDK's command line

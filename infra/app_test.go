@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awss3"
 	"github.com/aws/jsii-runtime-go"
 )
@@ -95,6 +96,23 @@ func TestFindingIsAnError(t *testing.T) {
 	var log bytes.Buffer
 	if err := finish(app, &log); err == nil {
 		t.Error("no error")
+	}
+}
+
+// TestWarningIsAnError: Synth itself fails on errors only.
+func TestWarningIsAnError(t *testing.T) {
+	app, err := newApp(map[string]any{"code": codeDir(t)}, appOptions{Outdir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stack, err := addStack(app)
+	if err != nil {
+		t.Fatal(err)
+	}
+	awscdk.Annotations_Of(stack).AddWarningV2(jsii.String("test"), jsii.String("careful"), nil)
+	var log bytes.Buffer
+	if err := finish(app, &log); err == nil || !strings.Contains(log.String(), "careful") {
+		t.Errorf("error %v, log %q", err, &log)
 	}
 }
 

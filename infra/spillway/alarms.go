@@ -10,16 +10,19 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// The metrics that the functions write into their logs, in CloudWatch's embedded metric format. Each
-// has the one dimension MetricDimension with the table's name, by which deployments are told apart.
+// The metrics that the leader writes into its log, in CloudWatch's embedded metric format. Each has
+// two dimensions: the table's name, by which deployments of one account are told apart, and the
+// function's.
 const (
-	MetricNamespace = "Spillway"
-	MetricDimension = "Table"
+	MetricNamespace         = "Spillway"
+	MetricTableDimension    = "Table"
+	MetricFunctionDimension = "Function"
 	// MetricOldestMessageAge is the age in seconds of the oldest message that some subscription
-	// has not yet done with; the leader writes it once a run, 0 if there is none.
+	// has not yet done with; written once a scheduled run, 0 if there is none.
 	MetricOldestMessageAge = "OldestMessageAge"
-	// MetricLeaderRuns is 1 for each scheduled run that the leader ended without an error.
-	MetricLeaderRuns = "LeaderRuns"
+	// MetricRuns is 1 for each scheduled run. One that failed counts too: the alarm on errors
+	// tells of it.
+	MetricRuns = "Runs"
 )
 
 // alarm is what the alarms differ in: `metric over period` compared with a threshold, in the last
@@ -42,12 +45,17 @@ func (s *Spillway) addAlarms() {
 			what: "A message waits to be consumed for too long: consumers are missing, too slow, or failing.",
 		},
 		{
-			id: "LeaderNotRun", metric: s.own(MetricLeaderRuns, "Sum"), below: true, threshold: 1, periods: 5, silent: true,
-			what: "The leader has not finished a run for 5 minutes: topics do not scale, and delayed messages of idle topics are late. See its log and its schedule.",
+			id: "LeaderNotRun", metric: s.own(MetricRuns, "Sum"), below: true, threshold: 1, periods: 5, silent: true,
+			what: "The leader has not run for 5 minutes: topics do not scale, and delayed messages of idle topics are late. See its log and its schedule.",
+		},
+		// Two, not their sum: emulators know no metric math in alarms.
+		{
+			id: "TableReadsThrottled", metric: s.tableMetric("ReadThrottleEvents"), threshold: 0, periods: 3,
+			what: "DynamoDB refuses reads. If it goes on, look for a topic that is polled too often, and at the table's limits.",
 		},
 		{
-			id: "TableThrottled", metric: s.tableThrottles(), threshold: 0, periods: 3,
-			what: "DynamoDB refuses requests. A hot segment splits by itself; if it goes on, look at the table's limits.",
+			id: "TableWritesThrottled", metric: s.tableMetric("WriteThrottleEvents"), threshold: 0, periods: 3,
+			what: "DynamoDB refuses writes. A hot segment splits by itself; if it goes on, look at the table's limits.",
 		},
 		{
 			id: "ApiErrors", metric: s.apiMetric("5xx", "Sum", 5*time.Minute), threshold: 4, periods: 2,
@@ -100,9 +108,11 @@ func (s *Spillway) addAlarm(a *alarm) {
 	s.Alarms[a.id] = made
 }
 
-// own is one of the functions' metrics, over a minute.
+// own is one of the leader's metrics, over a minute.
 func (s *Spillway) own(name, statistic string) awscloudwatch.Metric {
-	return metric(MetricNamespace, name, statistic, time.Minute, map[string]*string{MetricDimension: s.Table.TableName()})
+	return metric(MetricNamespace, name, statistic, time.Minute, map[string]*string{
+		MetricTableDimension: s.Table.TableName(), MetricFunctionDimension: jsii.String(string(Leader)),
+	})
 }
 
 func (s *Spillway) functionMetric(f Function, name, statistic string, period time.Duration) awscloudwatch.Metric {
@@ -115,18 +125,6 @@ func (s *Spillway) apiMetric(name, statistic string, period time.Duration) awscl
 
 func (s *Spillway) tableMetric(name string) awscloudwatch.Metric {
 	return metric("AWS/DynamoDB", name, "Sum", time.Minute, map[string]*string{"TableName": s.Table.TableName()})
-}
-
-func (s *Spillway) tableThrottles() awscloudwatch.IMetric {
-	return awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
-		// A metric without data in a minute has no value, and nor would the sum.
-		Expression: jsii.String("FILL(r, 0) + FILL(w, 0)"),
-		Label:      jsii.String("throttled"),
-		Period:     awscdk.Duration_Minutes(jsii.Number(1)),
-		UsingMetrics: &map[string]awscloudwatch.IMetric{
-			"r": s.tableMetric("ReadThrottleEvents"), "w": s.tableMetric("WriteThrottleEvents"),
-		},
-	})
 }
 
 func metric(namespace, name, statistic string, period time.Duration, dimensions map[string]*string) awscloudwatch.Metric {

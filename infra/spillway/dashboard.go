@@ -43,11 +43,11 @@ func (s *Spillway) addDashboard() {
 			{
 				graph("Function time, p99 (ms)", each("Duration", "p99")...),
 				graph("Functions at once", each("ConcurrentExecutions", "Maximum")...),
-				graph("Leader runs", s.own(MetricLeaderRuns, "Sum")),
+				graph("Leader runs", s.own(MetricRuns, "Sum")),
 			},
 			{
 				graph("Table units", s.tableMetric("ConsumedWriteCapacityUnits"), s.tableMetric("ConsumedReadCapacityUnits")),
-				graph("Table throttles", s.tableThrottles()),
+				graph("Table throttles", s.tableMetric("WriteThrottleEvents"), s.tableMetric("ReadThrottleEvents")),
 				graph("Bytes stored, daily", metric("AWS/S3", "BucketSizeBytes", "Average", 24*hour, size)),
 			},
 		},

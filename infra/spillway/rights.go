@@ -21,14 +21,16 @@ type Right struct {
 // Rights lists what f may do, besides writing its own log. docs/aws.md has the reasons; a test holds
 // the two and the template together.
 //
-// IAM knows no TransactWriteItems: a transaction needs the right of each of its parts, and
-// ConditionCheckItem for a part that only checks.
+// IAM knows no TransactWriteItems: a transaction needs the right of each of its parts. None of ours
+// has a part that only checks, which would be ConditionCheckItem.
+//
+// Produce reads batches/ to see whether a put whose answer was lost took effect.
 //
 // ListBucket is there for everyone who reads objects: without it S3 answers 403, not 404, for an
 // object that is not there, and a replaced batch could not be told from a missing right. It has no
 // condition on the prefix, which S3 would not take into account there.
 func Rights(f Function) []Right {
-	write := []string{"dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:ConditionCheckItem"}
+	write := []string{"dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem", "dynamodb:UpdateItem"}
 	all := slices.Concat(write, []string{"dynamodb:DeleteItem"})
 	list := Right{"bucket", []string{"s3:ListBucket"}}
 	read := []string{"s3:GetObject"}
@@ -37,7 +39,7 @@ func Rights(f Function) []Right {
 		return []Right{
 			{"table", write},
 			list,
-			{"batches/*", []string{"s3:PutObject"}},
+			{"batches/*", []string{"s3:GetObject", "s3:PutObject"}},
 			{"uploads/*", []string{"s3:GetObject", "s3:PutObject"}},
 		}
 	case Consume:

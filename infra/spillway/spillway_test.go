@@ -185,20 +185,27 @@ func testSchedules(t *testing.T, tpl *template) {
 
 func testAlarms(t *testing.T, tpl *template) {
 	alarms := tpl.all("AWS::CloudWatch::Alarm")
-	if len(alarms) != 12 {
-		t.Errorf("%d alarms, want 12", len(alarms))
+	if len(alarms) != 13 {
+		t.Errorf("%d alarms, want 13", len(alarms))
 	}
 	table := tpl.one(t, "AWS::DynamoDB::Table", "").ID
-	own := []any{map[string]any{"Name": spillway.MetricDimension, "Value": map[string]any{"Ref": table}}}
+	own := []any{
+		map[string]any{"Name": "Function", "Value": "leader"}, map[string]any{"Name": "Table", "Value": map[string]any{"Ref": table}},
+	}
 	want(t, tpl.one(t, "AWS::CloudWatch::Alarm", "OldestMessageTooOld"), map[string]any{
 		"Namespace": spillway.MetricNamespace, "MetricName": spillway.MetricOldestMessageAge, "Statistic": "Maximum", "Dimensions": own,
 		"Threshold": 900, "EvaluationPeriods": 5, "Period": 60, "TreatMissingData": "notBreaching",
 	})
 	want(t, tpl.one(t, "AWS::CloudWatch::Alarm", "LeaderNotRun"), map[string]any{
-		"Namespace": spillway.MetricNamespace, "MetricName": spillway.MetricLeaderRuns, "Dimensions": own, "ComparisonOperator": "LessThanThreshold",
+		"Namespace": spillway.MetricNamespace, "MetricName": spillway.MetricRuns, "Dimensions": own, "ComparisonOperator": "LessThanThreshold",
 		"Threshold": 1, "EvaluationPeriods": 5, "Period": 60, "TreatMissingData": "breaching",
 	})
-	want(t, tpl.one(t, "AWS::CloudWatch::Alarm", "TableThrottled"), map[string]any{"Metrics.0.Expression": "FILL(r, 0) + FILL(w, 0)", "Threshold": 0})
+	for id, name := range map[string]string{"TableReadsThrottled": "ReadThrottleEvents", "TableWritesThrottled": "WriteThrottleEvents"} {
+		want(t, tpl.one(t, "AWS::CloudWatch::Alarm", id), map[string]any{
+			"Namespace": "AWS/DynamoDB", "MetricName": name, "Threshold": 0,
+			"Dimensions": []any{map[string]any{"Name": "TableName", "Value": map[string]any{"Ref": table}}},
+		})
+	}
 	want(t, tpl.one(t, "AWS::CloudWatch::Alarm", "ApiErrors"), map[string]any{"MetricName": "5xx"})
 	for _, f := range spillway.Functions() {
 		name := string(f)
