@@ -38,36 +38,43 @@ func build(ctx context.Context, o options, w io.Writer) error {
 	}
 	defer func() { _ = os.RemoveAll(native) }()
 
-	table := "function        binary bytes      zip bytes  start\n"
+	if _, err := io.WriteString(w, "function        binary bytes      zip bytes  start\n"); err != nil {
+		return err
+	}
 	var errs []error
 	for _, name := range o.Names {
-		file := filepath.Join(out, name, "bootstrap")
-		if err := compile(ctx, o.Root, name, o.Arch, file); err != nil {
-			return err
+		row, err := buildOne(ctx, o, name, out, native)
+		if err == nil || row != "" {
+			_, failed := fmt.Fprintf(w, "%-12s %s\n", name, row)
+			err = errors.Join(err, failed)
 		}
-		archive := filepath.Join(out, name+".zip")
-		if err := pack(file, archive); err != nil {
-			return err
-		}
-		binary, err := os.Stat(file)
-		if err != nil {
-			return err
-		}
-		zipped, err := os.Stat(archive)
-		if err != nil {
-			return err
-		}
-		start, err := startTime(ctx, o, name, file, native)
-		if err != nil {
-			errs = append(errs, err)
-		}
-		table += fmt.Sprintf("%-12s %15d %14d  %s\n", name, binary.Size(), zipped.Size(), start)
-		if zipped.Size() > o.MaxZipBytes {
-			errs = append(errs, fmt.Errorf("%s: the zip has %d bytes, at most %d: what was linked in?", name, zipped.Size(), o.MaxZipBytes))
-		}
+		errs = append(errs, err)
 	}
-	_, err = io.WriteString(w, table)
-	return errors.Join(append(errs, err)...)
+	return errors.Join(errs...)
+}
+
+// buildOne builds, packs and starts one function; the row tells what came of it.
+func buildOne(ctx context.Context, o options, name, out, native string) (row string, err error) {
+	file, archive := filepath.Join(out, name, "bootstrap"), filepath.Join(out, name+".zip")
+	if err := compile(ctx, o.Root, name, o.Arch, file); err != nil {
+		return "", err
+	}
+	if err := pack(file, archive); err != nil {
+		return "", err
+	}
+	binary, err := os.Stat(file)
+	if err != nil {
+		return "", err
+	}
+	zipped, err := os.Stat(archive)
+	if err != nil {
+		return "", err
+	}
+	start, err := startTime(ctx, o, name, file, native)
+	if zipped.Size() > o.MaxZipBytes {
+		err = errors.Join(err, fmt.Errorf("%s: the zip has %d bytes, at most %d: what was linked in?", name, zipped.Size(), o.MaxZipBytes))
+	}
+	return fmt.Sprintf("%15d %14d  %s", binary.Size(), zipped.Size(), start), err
 }
 
 // compile builds one function. Without VCS stamping and with trimmed paths the same source gives the
