@@ -88,6 +88,9 @@ func (l *Log) Append(ctx context.Context, c Commit) (Committed, error) {
 	if t.unknown {
 		return Committed{}, l.fail(c, queue.KindOutcomeUnknown, "the store did not say whether it appended", err)
 	}
+	if _, refused := meta.AsRefused(err); !refused && err != nil {
+		return Committed{}, err // the store knows better than we why it would not
+	}
 	return Committed{}, l.fail(c, queue.KindThrottled, "too much contention on the segment", err)
 }
 

@@ -2,6 +2,7 @@ package segment_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -380,5 +381,25 @@ func TestLateRoll(t *testing.T) {
 	plan.Release()
 	if _, err := w.meta.Get(t.Context(), key); !queue.Is(err, queue.KindNotFound) {
 		t.Errorf("the late roll brought the page back: %v", err)
+	}
+}
+
+// deafStore answers every op with an error of its own.
+type deafStore struct {
+	meta.Store
+	err error
+}
+
+func (d deafStore) Apply(context.Context, meta.Op) (meta.Result, error) { return meta.Result{}, d.err }
+
+// TestStoreThatWouldNot: why a store refuses for as long as a commit tries is what the caller is told.
+func TestStoreThatWouldNot(t *testing.T) {
+	w := newWorld(t)
+	for _, kind := range []queue.Kind{queue.KindUnavailable, queue.KindThrottled} {
+		own := &queue.Error{Op: "commit", Kind: kind, Message: "the file was moved"}
+		_, err := w.log(deafStore{w.meta, own}, w.blob).Append(t.Context(), w.commit(1, 1))
+		if !queue.Is(err, kind) || !errors.Is(err, own) {
+			t.Errorf("%v becomes %v", own, err)
+		}
 	}
 }
