@@ -1,0 +1,243 @@
+package dynamometa
+
+import (
+	"slices"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/spillway-mq/spillway/pkg/meta"
+	"github.com/spillway-mq/spillway/pkg/queue"
+)
+
+// maxPathEdits bounds the entries of one map that an update names one by one: an expression holds 4 KB.
+// Past it the map is written whole, on condition that it is as it was read.
+const maxPathEdits = 40
+
+// edit changes one entry of a cursor's map. was is what must stand there, nil if that does not matter;
+// is what will, nil if the entry goes.
+type edit struct {
+	name    string
+	was, is types.AttributeValue
+}
+
+// edits are changes of a cursor, by map.
+type edits struct {
+	claims, done, retries []edit
+	// from and to are next before and after; equal if it stays.
+	from, to queue.Offset
+}
+
+// plan renders the edits. raw is the item that they were made for; nil if they are made blind, which
+// they must not be past maxPathEdits.
+func (d *edits) plan(raw attrs) *expr {
+	e := &expr{}
+	e.exists()
+	if d.from != d.to {
+		e.where(e.path(curNext), " = ", e.val(number(d.from)))
+		e.setTo(e.path(curNext), number(d.to))
+	}
+	for _, m := range []struct {
+		name string
+		list []edit
+	}{{curClaims, d.claims}, {curDone, d.done}, {curRetries, d.retries}} {
+		if len(m.list) > maxPathEdits {
+			replaceMap(e, m.name, raw, m.list)
+			continue
+		}
+		for _, ed := range m.list {
+			path := e.path(m.name, ed.name)
+			if ed.was != nil {
+				e.where(path, " = ", e.val(ed.was))
+			}
+			if ed.is != nil {
+				e.setTo(path, ed.is)
+			} else {
+				e.drop(path)
+			}
+		}
+	}
+	return e
+}
+
+func (d *edits) blind() bool {
+	return len(d.claims) <= maxPathEdits && len(d.done) <= maxPathEdits && len(d.retries) <= maxPathEdits
+}
+
+func replaceMap(e *expr, name string, raw attrs, list []edit) {
+	f := fields{m: raw}
+	old := f.object(name)
+	next := make(attrs, len(old)+len(list))
+	for k, v := range old {
+		next[k] = v
+	}
+	for _, ed := range list {
+		if ed.is != nil {
+			next[ed.name] = ed.is
+		} else {
+			delete(next, ed.name)
+		}
+	}
+	e.where(e.path(name), " = ", e.val(mapOf(old)))
+	e.setTo(e.path(name), mapOf(next))
+}
+
+// takeEdits are those of a Take on a cursor that is there. With the stored cursor they hold by its exact
+// claims; without (zero), by what a claim of one part looks like that was never settled.
+func takeEdits(t meta.Take, cur stored) *edits {
+	d := &edits{from: t.From, to: t.To}
+	claims := objectOf(cur.raw, curClaims)
+	at := make(map[string]int)
+	for _, c := range t.Drop {
+		was := claims[c.ID.String()]
+		if was == nil {
+			was = claimAttr(c, 0)
+		}
+		at[c.ID.String()] = len(d.claims)
+		d.claims = append(d.claims, edit{name: c.ID.String(), was: was})
+	}
+	for _, c := range t.Add {
+		if i, ok := at[c.ID.String()]; ok {
+			d.claims[i].is = claimAttr(c, settlesOf(d.claims[i].was)+1)
+			continue
+		}
+		d.claims = append(d.claims, edit{name: c.ID.String(), is: claimAttr(c, 0)})
+	}
+	clear(at)
+	for _, r := range t.DropRetries {
+		at[offsetKey(r.Lo)] = len(d.retries)
+		d.retries = append(d.retries, edit{name: offsetKey(r.Lo), was: retryAttr(r)})
+	}
+	for _, r := range t.AddRetries {
+		if r.Lo == r.Hi {
+			continue
+		}
+		if i, ok := at[offsetKey(r.Lo)]; ok {
+			d.retries[i].is = retryAttr(r)
+			continue
+		}
+		d.retries = append(d.retries, edit{name: offsetKey(r.Lo), is: retryAttr(r)})
+	}
+	d.done = doneEdits(t.Done)
+	return d
+}
+
+func doneEdits(ranges []span) (out []edit) {
+	for _, r := range joinSpans(ranges) {
+		out = append(out, edit{name: offsetKey(r.Lo), is: number(r.Hi)})
+	}
+	return out
+}
+
+// takeIsBlind reports whether a Take can be tried without a read: what it drops looks as the guess of
+// takeEdits, unless it was settled in part.
+func takeIsBlind(t meta.Take, d *edits) bool {
+	return d.blind() && !slices.ContainsFunc(t.Drop, func(c meta.Claim) bool { return len(c.Parts) != 1 })
+}
+
+// settleEdits are those of a Settle, from the cursor as it is stored and as it will be. Nothing but the
+// claim itself is a condition: what it holds, no other op touches.
+func settleEdits(s meta.Settle, cur stored, next *meta.Cursor) *edits {
+	old := cur.item.Record.(*meta.Cursor)
+	name := s.Claim.String()
+	was := objectOf(cur.raw, curClaims)[name]
+	claim, kept := next.Claims[s.Claim]
+	d := &edits{claims: []edit{{name: name, was: was}}}
+	rest := partSpans(claim)
+	if kept {
+		d.claims[0].is = claimAttr(claim, settlesOf(was)+1)
+	}
+	before := make(map[meta.Retry]bool, len(old.Retries))
+	for _, r := range old.Retries {
+		before[r] = true
+	}
+	for _, r := range next.Retries {
+		if !before[r] {
+			d.retries = append(d.retries, edit{name: offsetKey(r.Lo), is: retryAttr(r)})
+			rest = append(rest, r.OffsetRange)
+		}
+	}
+	// What the claim held and nobody holds now is done.
+	_, rest = foldDone(0, shifted(rest, 1))
+	var done []span
+	for _, p := range partSpans(old.Claims[s.Claim]) {
+		done = append(done, subtract(shifted([]span{p}, 1)[0], 0, rest)...)
+	}
+	for i := range done {
+		done[i].Lo--
+		done[i].Hi--
+	}
+	d.done = doneEdits(done)
+	return d
+}
+
+// shifted moves ranges up, so that one which starts at 0 is not taken for the prefix of a floor of 0.
+func shifted(ranges []span, by queue.Offset) []span {
+	out := make([]span, len(ranges))
+	for i, r := range ranges {
+		out[i] = span{Lo: r.Lo + by, Hi: r.Hi + by}
+	}
+	return out
+}
+
+func partSpans(c meta.Claim) []span {
+	out := make([]span, len(c.Parts))
+	for i, p := range c.Parts {
+		out[i] = p.OffsetRange
+	}
+	return out
+}
+
+// settleBlind is the update of a Settle that needs no read, if there is one:
+//
+//   - Acks that lie within a simple claim. What of them is done already may be marked again: within
+//     the claim's run everything is either held by it or done. An entry of d that starts at the same
+//     offset would be cut short, so there must be none.
+//   - An extension that covers a simple claim's whole run.
+//
+// A claim of which nothing is left may still be stored, so what the op found decides whether it is
+// refused (Store.settle); marking done what is done changes no cursor.
+func settleBlind(s meta.Settle) (*expr, bool) {
+	done, extend := joinSpans(s.Done), joinSpans(s.Extend)
+	if s.All || len(s.Release) > 0 {
+		return nil, false
+	}
+	e := &expr{}
+	id := s.Claim.String()
+	lo, hi, expires := e.path(curClaims, id, claimLo), e.path(curClaims, id, claimHi), e.path(curClaims, id, claimExpires)
+	switch {
+	case len(extend) == 0 && len(done) > 0 && len(done) <= maxPathEdits:
+		e.where(lo, " <= ", e.val(number(done[0].Lo)))
+		e.where(hi, " >= ", e.val(number(done[len(done)-1].Hi)))
+		for _, r := range done {
+			entry := e.path(curDone, offsetKey(r.Lo))
+			e.where("attribute_not_exists(", entry, ")")
+			e.setTo(entry, number(r.Hi))
+		}
+		settles := e.path(curClaims, id, claimSettles)
+		e.set = append(e.set, settles+" = "+settles+" + "+e.val(number(1)))
+		return e, true
+	case len(extend) == 1 && len(done) == 0:
+		e.where(lo, " >= ", e.val(number(extend[0].Lo)))
+		e.where(hi, " <= ", e.val(number(extend[0].Hi)))
+		e.setTo(expires, number(s.Until))
+		return e, true
+	}
+	return nil, false
+}
+
+// joinSpans sorts ranges and joins those that touch or overlap; empty ones go.
+func joinSpans(ranges []span) []span {
+	_, out := foldDone(0, shifted(ranges, 1))
+	for i := range out {
+		out[i].Lo--
+		out[i].Hi--
+	}
+	return out
+}
+
+func objectOf(raw attrs, name string) attrs {
+	if m, ok := raw[name].(*types.AttributeValueMemberM); ok {
+		return m.Value
+	}
+	return nil
+}
