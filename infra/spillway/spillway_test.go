@@ -13,6 +13,7 @@ import (
 
 	"github.com/spillway-mq/spillway/infra/spillway"
 	"github.com/spillway-mq/spillway/pkg/httpapi"
+	"github.com/spillway-mq/spillway/pkg/meta/dynamometa"
 )
 
 func function(t *testing.T, tpl *template, f spillway.Function) *resource {
@@ -72,15 +73,24 @@ func testTable(t *testing.T, tpl *template) {
 		t.Errorf("the table's deletion policy is %q: it must outlive the stack", table.DeletionPolicy)
 	}
 	want(t, table, map[string]any{
-		"BillingMode":                                                 "PAY_PER_REQUEST",
 		"DeletionProtectionEnabled":                                   true,
-		"TimeToLiveSpecification.AttributeName":                       "ttl",
+		"TimeToLiveSpecification.AttributeName":                       dynamometa.TTLAttribute,
 		"TimeToLiveSpecification.Enabled":                             true,
 		"PointInTimeRecoverySpecification.PointInTimeRecoveryEnabled": true,
-		"KeySchema": []any{
-			map[string]any{"AttributeName": "pk", "KeyType": "HASH"}, map[string]any{"AttributeName": "sk", "KeyType": "RANGE"},
-		},
 	})
+	// As the driver wants it.
+	in := dynamometa.TableInput("any")
+	want(t, table, map[string]any{"BillingMode": string(in.BillingMode), "KeySchema.2": nil, "AttributeDefinitions.2": nil})
+	for i, key := range in.KeySchema {
+		want(t, table, map[string]any{
+			fmt.Sprintf("KeySchema.%d.AttributeName", i): *key.AttributeName, fmt.Sprintf("KeySchema.%d.KeyType", i): string(key.KeyType),
+		})
+	}
+	for i, attr := range in.AttributeDefinitions {
+		want(t, table, map[string]any{
+			fmt.Sprintf("AttributeDefinitions.%d.AttributeName", i): *attr.AttributeName, fmt.Sprintf("AttributeDefinitions.%d.AttributeType", i): string(attr.AttributeType),
+		})
+	}
 }
 
 func testFunctions(t *testing.T, tpl *template) {
