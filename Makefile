@@ -1,5 +1,6 @@
 # Everything a developer runs. `make` alone prints the targets.
-# `make test` needs only Go, and Node.js for infra; what needs more is installed by tools/, pinned.
+# `make test` needs only Go; `make test-infra` needs Node.js, too. What needs more is installed by tools/,
+# pinned.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -12,8 +13,8 @@ OUT   := out
 
 # Extra flags for each `go test` below: make test TESTFLAGS='-run TestHead -v'
 TESTFLAGS ?=
-# Packages whose path matches are left out of `make race` (infra runs a Node.js process).
-RACE_EXCLUDE ?= /infra(/|$$)
+# Packages whose path matches run a Node.js process; they have a target of their own.
+NODE_PACKAGES ?= /infra(/|$$)
 # How long each fuzz target runs, how many kills one run of the kill loop makes, and in a soak.
 FUZZTIME ?= 20s
 SPILLWAY_KILLS ?= 30
@@ -42,12 +43,21 @@ build: ## compile everything; programs go to bin/
 	@if [ -d cmd ]; then mkdir -p $(BIN) && go build -o $(BIN)/ ./cmd/...; fi
 
 .PHONY: test
-test: ## run every test
-	@go test $(TESTFLAGS) ./...
+test: ## run every test that needs only Go
+	@go test $(TESTFLAGS) $$(go list ./... | grep -vE '$(NODE_PACKAGES)')
+
+.PHONY: test-infra
+test-infra: need-node ## run the tests of the CDK app
+	@go test $(TESTFLAGS) ./infra/...
+
+.PHONY: test-s3
+test-s3: ## run the S3 driver's conformance suite against versitygw, installed by tools/versitygw
+	@tools/versitygw
+	@SPILLWAY_S3_STRICT=1 go test $(TESTFLAGS) ./pkg/blob/s3blob/...
 
 .PHONY: race
-race: ## run every test under the race detector (RACE_EXCLUDE leaves packages out)
-	@go test -race $(TESTFLAGS) $$(go list ./... | grep -vE '$(RACE_EXCLUDE)')
+race: ## the same tests under the race detector
+	@go test -race $(TESTFLAGS) $$(go list ./... | grep -vE '$(NODE_PACKAGES)')
 
 .PHONY: check
 check: vet fmt-check lint tidy-check generate-check ## all static checks
