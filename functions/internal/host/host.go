@@ -83,7 +83,7 @@ func New(c Config, d assembly.Deps, out io.Writer) *Host {
 	d.Logger = h.Logger
 	d.MaxInlineBytes = maxInlineBytes
 	h.System = assembly.New(d)
-	h.metrics = &metrics{function: c.Function, out: out, clock: time.Now}
+	h.metrics = &metrics{function: c.Function, table: c.Table, out: out, clock: time.Now}
 	h.api = httpadapter.NewV2(h.System.Handler(httpapi.Deps{Observe: h.metrics.observe}))
 	return h
 }

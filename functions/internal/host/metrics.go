@@ -10,10 +10,11 @@ import (
 )
 
 // metrics writes CloudWatch's embedded metric format: a log line that CloudWatch turns into metrics, so
-// that a call pays for no request of its own. Dimensions are the function and the route; a topic's name in
+// that a call pays for no request of its own. Dimensions are the deployment (by its table), the function and
+// the route; a topic's name in
 // a dimension would be a metric for each, and would tell it to whoever reads metrics.
 type metrics struct {
-	function string
+	function, table string
 	clock    func() time.Time
 	mu       sync.Mutex // guards out: lines must not mix
 	out      io.Writer
@@ -40,6 +41,7 @@ type emfMeta struct {
 
 type emfCall struct {
 	Meta     emfMeta `json:"_aws"`
+	Table    string  `json:"Table"`
 	Function string  `json:"Function"`
 	Route    string  `json:"Route"`
 	Status   int     `json:"Status"`
@@ -62,14 +64,14 @@ func (m *metrics) observe(o httpapi.Observation) {
 		Meta: emfMeta{
 			Timestamp: m.clock().UnixMilli(),
 			CloudWatchMetrics: []emfDirective{{
-				Namespace: namespace, Dimensions: [][]string{{"Function"}, {"Function", "Route"}},
+				Namespace: namespace, Dimensions: [][]string{{"Table", "Function"}, {"Table", "Function", "Route"}},
 				Metrics: []emfMetric{
 					{"Calls", "Count"}, {"Faults", "Count"}, {"Refused", "Count"}, {"Duration", "Milliseconds"},
 					{"Received", "Bytes"}, {"Sent", "Bytes"},
 				},
 			}},
 		},
-		Function: m.function, Route: o.Method + " " + o.Route, Status: o.Status, Code: string(o.Code), Calls: 1,
+		Table: m.table, Function: m.function, Route: o.Method + " " + o.Route, Status: o.Status, Code: string(o.Code), Calls: 1,
 		Duration: float64(o.Duration.Microseconds()) / float64(time.Millisecond/time.Microsecond),
 		Received: o.Received, Sent: o.Sent,
 	}
@@ -84,6 +86,7 @@ func (m *metrics) observe(o httpapi.Observation) {
 
 type emfRun struct {
 	Meta     emfMeta `json:"_aws"`
+	Table    string  `json:"Table"`
 	Function string  `json:"Function"`
 	Runs     int     `json:"Runs"`
 	Faults   int     `json:"Faults"`
@@ -96,11 +99,11 @@ func (m *metrics) run(promoted int, err error) {
 		Meta: emfMeta{
 			Timestamp: m.clock().UnixMilli(),
 			CloudWatchMetrics: []emfDirective{{
-				Namespace: namespace, Dimensions: [][]string{{"Function"}},
+				Namespace: namespace, Dimensions: [][]string{{"Table", "Function"}},
 				Metrics: []emfMetric{{"Runs", "Count"}, {"Faults", "Count"}, {"Promoted", "Count"}},
 			}},
 		},
-		Function: m.function, Runs: 1, Promoted: promoted,
+		Table: m.table, Function: m.function, Runs: 1, Promoted: promoted,
 	}
 	if err != nil {
 		line.Faults = 1
