@@ -140,6 +140,34 @@ func TestDoubledRequests(t *testing.T) {
 	}
 }
 
+// TestFirstTryArrivesLast: the head update of a first try arrives after a second try, by another process,
+// has made its own. The head must know it, though the second try has put the bytes anew.
+func TestFirstTryArrivesLast(t *testing.T) {
+	for gname, guard := range map[string]produce.Guard{
+		"producer": {ProducerID: "p", Sequence: 3}, "idempotency key": {IdempotencyKey: "k", BodyHash: "h"},
+	} {
+		for sname, size := range map[string]string{"inline": "x", "object": strings.Repeat("x", 3000)} {
+			t.Run(gname+" "+sname, func(t *testing.T) {
+				w := newWorld(t)
+				w.topic("t", topics.Config{})
+				req := produce.Request{Topic: "t", Messages: messages(6, size, 1), Guard: guard}
+				plan := fault.Script(fault.Options{},
+					fault.Rule{Op: "append", Nth: 1, Fault: fault.Late}, fault.Rule{Op: "get", Key: "s/", Nth: 1, Fault: fault.FailBefore})
+				a, err := w.process(fault.Meta(w.meta, plan), fault.Blob(w.blob, plan)).Produce(t.Context(), req)
+				if err != nil || !queue.Is(a.Runs[0].Err, queue.KindOutcomeUnknown) {
+					t.Fatal(a, err)
+				}
+				second := w.process(w.meta, w.blob)
+				if a, err = second.Produce(t.Context(), req); err != nil || a.Runs[0].Err != nil {
+					t.Fatal(a, err)
+				}
+				plan.Release()
+				checkOnce(t, w, req, topics.Config{})
+			})
+		}
+	}
+}
+
 // TestUnguardedFaults: without a guard an answer without error still means that the message is there
 // once.
 func TestUnguardedFaults(t *testing.T) {
