@@ -53,6 +53,7 @@ func (s *Store) run() {
 		case <-s.queue.wake:
 		case <-ticks:
 			s.sweep()
+			s.forget()
 			continue
 		}
 		s.gather()

@@ -187,7 +187,15 @@ func (s *Store) adopt(db *bolt.DB) error {
 	}
 	s.cache.reset()
 	s.durable.raise(txid)
+	s.forget()
 	return nil
+}
+
+// forget bounds the memory that the mapped file takes. It failing costs nothing but that.
+func (s *Store) forget() {
+	if s.db != nil {
+		_, _ = guarded("forget pages", func() error { return forget(s.db) })
+	}
 }
 
 // openFile opens the file with bbolt, after looking it over, and makes its buckets.
