@@ -134,7 +134,7 @@ func (s *Store) try(ctx context.Context, op meta.Op, plan planner) (outcome, err
 		}
 		if cur, err = s.judge(ctx, op, out); err != nil {
 			if out.lost {
-				return out, own(op, out.got, c, err)
+				return out, own(op, cur, c, err)
 			}
 			return outcome{}, err
 		}
@@ -145,15 +145,15 @@ func (s *Store) try(ctx context.Context, op meta.Op, plan planner) (outcome, err
 	return outcome{}, contended(op.Name(), op.Target().String(), last)
 }
 
-// judge finds out why a condition did not hold: a *Refused, or nil and the item that op would change
-// after all, because the try was stated for another one.
+// judge finds out why a condition did not hold: a *Refused, or nil if op would change the item after all,
+// because the try was stated for another one. It gives the item in any case.
 func (s *Store) judge(ctx context.Context, op meta.Op, out outcome) (*stored, error) {
 	cur := out.got
 	if cur.item == nil {
 		// No item, or a server that does not send it.
 		found, err := s.get(ctx, op.Name(), op.Target())
 		if err != nil {
-			return nil, err
+			return &cur, err
 		}
 		cur = found
 	}
@@ -163,7 +163,7 @@ func (s *Store) judge(ctx context.Context, op meta.Op, out outcome) (*stored, er
 
 // own looks whether a condition that a retry of the client met was spoilt by the op's own first try: nil
 // if that is sure. An append that is in answers as a duplicate; for the rest the caller has to read.
-func own(op meta.Op, cur stored, c *call, refusal error) error {
+func own(op meta.Op, cur *stored, c *call, refusal error) error {
 	switch op := op.(type) {
 	case meta.Put:
 		if cur.item != nil && cur.item.Version == op.Version {
@@ -178,7 +178,7 @@ func own(op meta.Op, cur stored, c *call, refusal error) error {
 	return c.unknown(refusal)
 }
 
-func holdsAny(cur stored, refs []meta.Ref) bool {
+func holdsAny(cur *stored, refs []meta.Ref) bool {
 	if cur.item == nil {
 		return false
 	}

@@ -56,6 +56,9 @@ func (d *edits) plan(raw attrs) *expr {
 			}
 		}
 	}
+	if len(e.set)+len(e.remove) == 0 {
+		e.set = append(e.set, e.path(curNext)+" = "+e.path(curNext)) // an update has to say something
+	}
 	return e
 }
 
@@ -198,31 +201,30 @@ func partSpans(c meta.Claim) []span {
 // refused (Store.settle); marking done what is done changes no cursor.
 func settleBlind(s meta.Settle) (*expr, bool) {
 	done, extend := joinSpans(s.Done), joinSpans(s.Extend)
-	if s.All || len(s.Release) > 0 {
+	acks := len(extend) == 0 && len(done) > 0 && len(done) <= maxPathEdits
+	extends := len(extend) == 1 && len(done) == 0
+	if s.All || len(s.Release) > 0 || !acks && !extends {
 		return nil, false
 	}
 	e := &expr{}
 	id := s.Claim.String()
-	lo, hi, expires := e.path(curClaims, id, claimLo), e.path(curClaims, id, claimHi), e.path(curClaims, id, claimExpires)
-	switch {
-	case len(extend) == 0 && len(done) > 0 && len(done) <= maxPathEdits:
-		e.where(lo, " <= ", e.val(number(done[0].Lo)))
-		e.where(hi, " >= ", e.val(number(done[len(done)-1].Hi)))
-		for _, r := range done {
-			entry := e.path(curDone, offsetKey(r.Lo))
-			e.where("attribute_not_exists(", entry, ")")
-			e.setTo(entry, number(r.Hi))
-		}
-		settles := e.path(curClaims, id, claimSettles)
-		e.set = append(e.set, settles+" = "+settles+" + "+e.val(number(1)))
-		return e, true
-	case len(extend) == 1 && len(done) == 0:
+	lo, hi := e.path(curClaims, id, claimLo), e.path(curClaims, id, claimHi) // unused names are an error
+	if extends {
 		e.where(lo, " >= ", e.val(number(extend[0].Lo)))
 		e.where(hi, " <= ", e.val(number(extend[0].Hi)))
-		e.setTo(expires, number(s.Until))
+		e.setTo(e.path(curClaims, id, claimExpires), number(s.Until))
 		return e, true
 	}
-	return nil, false
+	e.where(lo, " <= ", e.val(number(done[0].Lo)))
+	e.where(hi, " >= ", e.val(number(done[len(done)-1].Hi)))
+	for _, r := range done {
+		entry := e.path(curDone, offsetKey(r.Lo))
+		e.where("attribute_not_exists(", entry, ")")
+		e.setTo(entry, number(r.Hi))
+	}
+	settles := e.path(curClaims, id, claimSettles)
+	e.set = append(e.set, settles+" = "+settles+" + "+e.val(number(1)))
+	return e, true
 }
 
 // joinSpans sorts ranges and joins those that touch or overlap; empty ones go.

@@ -90,7 +90,6 @@ func classify(err error) (kind queue.Kind, definite bool) {
 	var api smithy.APIError
 	var res *smithyhttp.ResponseError
 	var dial *net.OpError
-	var signing *smithy.OperationError
 	switch {
 	case errors.As(err, &res) && res.HTTPStatusCode() >= 500:
 		return queue.KindUnavailable, false
@@ -98,8 +97,8 @@ func classify(err error) (kind queue.Kind, definite bool) {
 		return classifyCode(api)
 	case errors.As(err, &dial) && dial.Op == "dial":
 		return queue.KindUnavailable, true
-	case errors.As(err, &signing) && strings.Contains(err.Error(), "get identity"):
-		return queue.KindUnavailable, true // no credentials: nothing was sent
+	case strings.Contains(err.Error(), "get identity: "):
+		return queue.KindUnavailable, true // no credentials, for which the client has no type: nothing was sent
 	}
 	return queue.KindUnavailable, false
 }

@@ -48,17 +48,16 @@ func foldPlan(cur stored) *expr {
 		}
 	}
 	for lo, v := range objectOf(cur.raw, curDone) {
-		hi, head := keep[lo]
+		hi, first := keep[lo]
+		if room == 0 || first && offsetOf(v) == hi {
+			continue
+		}
+		room--
 		path := e.path(curDone, lo)
-		switch {
-		case room == 0 || head && offsetOf(v) == hi:
-		case head:
-			room--
-			e.where(path, " = ", e.val(v))
+		e.where(path, " = ", e.val(v))
+		if first {
 			e.setTo(path, number(hi))
-		default:
-			room--
-			e.where(path, " = ", e.val(v))
+		} else {
 			e.drop(path)
 		}
 	}
