@@ -112,7 +112,7 @@ cover: ## coverage of all tests over all packages, as out/coverage.html
 	@go tool cover -func=$(OUT)/coverage.out | tail -1
 
 .PHONY: kill
-kill: ## the durability loop: kill -9 the server SPILLWAY_KILLS (30) times, lose nothing
+kill: ## the durability loops: kill -9 the server SPILLWAY_KILLS (30) times each, lose nothing
 	@SPILLWAY_KILLS=$(SPILLWAY_KILLS) TESTFLAGS='$(TESTFLAGS)' tools/killloop
 
 .PHONY: soak
