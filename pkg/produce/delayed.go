@@ -15,13 +15,14 @@ const (
 // putDelayed puts parts in the delayed index: one entry for each run of messages with one visible
 // and one expiry time. A guarded call puts all its entries and the note that it did so in one
 // transaction, which is what makes it safe to repeat: an entry may be promoted and gone by the time
-// of the retry, so its absence says nothing.
+// of the retry, so its absence says nothing. More entries than a transaction takes go in several, each
+// with its note.
 func (c *call) putDelayed(ctx context.Context, parts []part) error {
+	if c.guard != nil && len(parts) > maxEntriesPerWrite {
+		return c.guard.putMany(ctx, c, parts)
+	}
 	if c.guard != nil && c.guard.delayedDone(c, parts) {
 		return nil
-	}
-	if c.guard != nil && len(parts) > maxEntriesPerWrite {
-		return queue.Invalid("messages", maxEntriesPerWrite, "of a producer with sequence or under an Idempotency-Key may have at most %d different visible times", maxEntriesPerWrite)
 	}
 	var entries []meta.Op
 	for i, p := range parts {

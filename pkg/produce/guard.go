@@ -182,7 +182,9 @@ func (g *guarded) delayedDone(c *call, parts []part) bool {
 	}
 	stored, err := decodeAnswer(g.attempt.Delayed)
 	if err != nil {
-		return false
+		// The note of a call with more entries (putMany): these are other messages.
+		c.refuse(parts, usedBefore(c.topic.Name))
+		return true
 	}
 	for _, run := range stored.Runs {
 		for i := range run.Count {
@@ -196,10 +198,7 @@ func (g *guarded) delayedDone(c *call, parts []part) bool {
 	for _, p := range parts {
 		for _, rec := range p.records() {
 			if c.results[rec.pos].delayed == nil {
-				c.results[rec.pos].err = &queue.Error{
-					Op: "produce", Subject: c.topic.Name, Kind: queue.KindConflict, Code: queue.CodeSequenceOutOfOrder,
-					Field: "producer.sequence", Message: "the sequence was used for other messages before",
-				}
+				c.results[rec.pos].err = usedBefore(c.topic.Name)
 			}
 		}
 	}
@@ -218,8 +217,13 @@ func (g *guarded) putEntries(ctx context.Context, c *call, entries []meta.Op) er
 	if err != nil {
 		return err
 	}
+	return g.putNoted(ctx, c, data, entries)
+}
+
+// putNoted puts entries and, in the same transaction, a note of them in the attempt record.
+func (g *guarded) putNoted(ctx context.Context, c *call, note []byte, entries []meta.Op) error {
 	next := *g.attempt
-	next.Delayed = data
+	next.Delayed = note
 	if next.Expires == 0 || g.producer != "" {
 		next.Expires = c.created.Add(queue.ProducerWindow)
 	}
@@ -227,7 +231,7 @@ func (g *guarded) putEntries(ctx context.Context, c *call, entries []meta.Op) er
 	if g.version != 0 {
 		put.If = meta.At(g.version)
 	}
-	_, err = c.Meta.Transact(ctx, append([]meta.Op{put}, entries...))
+	_, err := c.Meta.Transact(ctx, append([]meta.Op{put}, entries...))
 	if queue.Is(err, queue.KindOutcomeUnknown) {
 		if item, gerr := c.Meta.Get(ctx, next.Key()); gerr == nil && item.Version == put.Version {
 			err = nil
