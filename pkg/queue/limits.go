@@ -58,8 +58,10 @@ const (
 	MaxCommitRefBytes = 128 << 10
 	// MaxHeadProducers bounds the idempotent producers that one head remembers.
 	MaxHeadProducers = 512
-	// ProducerWindow is how long a head remembers an idle idempotent producer at least.
-	ProducerWindow = 15 * time.Minute
+	// ProducerWindow is how long a head remembers an idle idempotent producer; where more than
+	// MaxHeadProducers are active, MinProducerWindow at least.
+	ProducerWindow    = 15 * time.Minute
+	MinProducerWindow = 4 * time.Minute
 	// LoadBuckets is the number of buckets of a head's slot histogram.
 	LoadBuckets = 16
 

@@ -185,6 +185,22 @@ func (t *try) refused(ctx context.Context, r *meta.Refused) (done Committed, aga
 		return Committed{}, true, r
 	case meta.ReasonProducers:
 		return t.forget(ctx, head, r)
+	case meta.ReasonSealed, meta.ReasonEpoch:
+		// An earlier request of ours may have been in time. Who is told of the seal appends elsewhere.
+		if off, ref, found := head.Find(t.op.Refs[0].ID, t.op.Refs[0].First); found {
+			return Committed{Offset: off, Count: t.count(), Repeated: !t.unknown, At: ref.Created}, false, nil
+		}
+		if !t.unknown {
+			return Committed{}, false, r
+		}
+		done, found, err := t.look(ctx)
+		switch {
+		case err != nil:
+			return Committed{}, false, t.log.fail(t.commit, queue.KindOutcomeUnknown, "reading after a lost answer", err)
+		case found:
+			return done, false, nil
+		}
+		return Committed{}, false, r
 	default:
 		return Committed{}, false, r
 	}
@@ -203,14 +219,19 @@ func (t *try) repeated(head *meta.Head, r *meta.Refused) (Committed, bool, error
 	return Committed{Offset: last.First, Count: int(last.Count), Repeated: !t.unknown, At: last.At}, false, nil
 }
 
-// forget makes room among the remembered producers.
+// forget makes room among the remembered producers: those that have been idle for their window, or, if
+// there are none, for the least window.
 func (t *try) forget(ctx context.Context, head *meta.Head, r *meta.Refused) (Committed, bool, error) {
-	horizon := t.log.clock.Millis().Add(-queue.ProducerWindow)
-	idle := false
+	now := t.log.clock.Millis()
+	oldest := now
 	for _, p := range head.Producers {
-		idle = idle || p.At < horizon
+		oldest = min(oldest, p.At)
 	}
-	if !idle {
+	horizon := now.Add(-queue.ProducerWindow)
+	if oldest >= horizon {
+		horizon = now.Add(-queue.MinProducerWindow)
+	}
+	if oldest >= horizon {
 		return Committed{}, false, t.log.fail(t.commit, queue.KindThrottled, "too many idempotent producers within their window", r)
 	}
 	_, err := t.log.meta.Apply(ctx, meta.Trim{Segment: head.Segment, First: head.TailFirst, Forget: horizon})

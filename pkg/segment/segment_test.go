@@ -255,8 +255,12 @@ func TestTooManyProducers(t *testing.T) {
 	if err := add(1000); !queue.Is(err, queue.KindThrottled) {
 		t.Errorf("one producer too many: %v", err)
 	}
-	w.now = w.now.Add(queue.ProducerWindow + time.Second)
-	if err := add(1001); err != nil {
+	w.now = w.now.Add(queue.MinProducerWindow)
+	if err := add(1001); !queue.Is(err, queue.KindThrottled) {
+		t.Errorf("within the least window: %v", err)
+	}
+	w.now = w.now.Add(time.Second)
+	if err := add(1002); err != nil {
 		t.Errorf("once the others have been idle: %v", err)
 	}
 }
