@@ -2,7 +2,6 @@ package dynamometa
 
 import (
 	"context"
-	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -134,12 +133,16 @@ func (s *Store) try(ctx context.Context, op meta.Op, plan planner) (outcome, err
 		}
 		if cur, err = s.judge(ctx, op, out); err != nil {
 			if out.lost {
-				return out, own(op, cur, c, err)
+				return outcome{got: *cur}, own(op, cur, c, err)
 			}
 			return outcome{}, err
 		}
 		if out.lost {
 			return outcome{}, c.unknown(nil)
+		}
+		// The first time it was the blind try that missed; then others got in between.
+		if n > 0 && !pause(ctx, n) {
+			return outcome{}, meta.Canceled(ctx, op.Name())
 		}
 	}
 	return outcome{}, contended(op.Name(), op.Target().String(), last)
@@ -162,7 +165,8 @@ func (s *Store) judge(ctx context.Context, op meta.Op, out outcome) (*stored, er
 }
 
 // own looks whether a condition that a retry of the client met was spoilt by the op's own first try: nil
-// if that is sure. An append that is in answers as a duplicate; for the rest the caller has to read.
+// if that is sure, as a put's version is there or an append's refs are, whatever else is wrong with the
+// head by now (sealed, say). For the rest the caller has to read.
 func own(op meta.Op, cur *stored, c *call, refusal error) error {
 	switch op := op.(type) {
 	case meta.Put:
@@ -170,20 +174,24 @@ func own(op meta.Op, cur *stored, c *call, refusal error) error {
 			return nil
 		}
 	case meta.Append:
-		// Whatever else is wrong with the head by now (sealed, say), the refs are in.
-		if holdsAny(cur, op.Refs) {
-			return &meta.Refused{Op: op.Name(), Key: op.Target(), Reason: meta.ReasonDuplicate, Current: cur.item}
+		if _, in := placeOf(cur, op); in {
+			return nil
 		}
 	}
 	return c.unknown(refusal)
 }
 
-func holdsAny(cur *stored, refs []meta.Ref) bool {
+// placeOf finds an append in the head's tail.
+func placeOf(cur *stored, a meta.Append) (queue.Offset, bool) {
 	if cur.item == nil {
-		return false
+		return 0, false
 	}
 	h, ok := cur.item.Record.(*meta.Head)
-	return ok && slices.ContainsFunc(h.Tail, func(r meta.Ref) bool { return r.Same(&refs[0]) })
+	if !ok {
+		return 0, false
+	}
+	off, ref, ok := h.Find(a.Refs[0].ID, a.Refs[0].First)
+	return off, ok && ref.Same(&a.Refs[0])
 }
 
 // whole carries out a Put, a Delete, or a Take that creates its cursor.

@@ -24,9 +24,9 @@ const (
 	curDone    = "d" // map: lo to hi of what is done; entries may overlap, touch, and lie below the floor
 	curRetries = "r" // map: lo to a retry (retryAttr)
 
-	// A claim is a map. A simple one is one run: it holds of [l, h) whatever is not done by d or
-	// the floor, all until x; acks change nothing of it but s. One that was released or extended in
-	// part lists its parts.
+	// A claim is a map. A simple one is one run, [l, h) until x; one that was released or extended in
+	// part lists its runs. It holds of them whatever is not done by d or the floor: acks change nothing
+	// of it but s.
 	claimAttempt = "a"
 	claimLo      = "l"
 	claimHi      = "h"
@@ -84,11 +84,7 @@ func claimAttr(c meta.Claim, settles uint64) types.AttributeValue {
 
 // settlesOf is how often a stored claim was settled; 0 if there is none.
 func settlesOf(v types.AttributeValue) uint64 {
-	m, ok := v.(*types.AttributeValueMemberM)
-	if !ok {
-		return 0
-	}
-	f := fields{m: m.Value}
+	f := fields{m: claimFields(v)}
 	return f.optUint(claimSettles)
 }
 
@@ -174,13 +170,9 @@ func (f *fields) claims(c *meta.Cursor) map[queue.ClaimID]meta.Claim {
 		}
 		g := fields{m: m.Value}
 		cl := meta.Claim{ID: queue.ClaimID(id), Attempt: g.uint32(claimAttempt)}
-		if m.Value[claimParts] != nil {
-			cl.Parts = g.parts()
-		} else {
-			run := span{Lo: g.offset(claimLo), Hi: g.offset(claimHi)}
-			expires := g.millis(claimExpires)
-			for _, r := range subtract(run, c.Floor, c.Done) {
-				cl.Parts = append(cl.Parts, meta.Part{OffsetRange: r, Expires: expires})
+		for _, run := range g.runs() {
+			for _, r := range subtract(run.OffsetRange, c.Floor, c.Done) {
+				cl.Parts = append(cl.Parts, meta.Part{OffsetRange: r, Expires: run.Expires})
 			}
 		}
 		if g.err != nil && f.err == nil {
@@ -243,7 +235,13 @@ func (r *numbers) int() int64 {
 	return n
 }
 
-func (f *fields) parts() []meta.Part {
+// runs are what a claim was taken, released or extended to.
+func (f *fields) runs() []meta.Part {
+	if f.m[claimParts] == nil {
+		run := meta.Part{Expires: f.millis(claimExpires)}
+		run.Lo, run.Hi = f.offset(claimLo), f.offset(claimHi)
+		return []meta.Part{run}
+	}
 	r := numbers{b: f.bytes(claimParts)}
 	var out []meta.Part
 	for len(r.b) > 0 {

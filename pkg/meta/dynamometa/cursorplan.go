@@ -23,6 +23,9 @@ type edit struct {
 // edits are changes of a cursor, by map.
 type edits struct {
 	claims, done, retries []edit
+	// ack is a claim of which done is acked, or that is extended (then is is set); no more than its runs
+	// is a condition, so that acks get in nobody's way. nil for other changes.
+	ack *edit
 	// from and to are next before and after; equal if it stays.
 	from, to queue.Offset
 }
@@ -35,6 +38,10 @@ func (d *edits) plan(raw attrs) *expr {
 	if d.from != d.to {
 		e.where(e.path(curNext), " = ", e.val(number(d.from)))
 		e.setTo(e.path(curNext), number(d.to))
+	}
+	if d.ack != nil {
+		d.planAck(e)
+		return e
 	}
 	for _, m := range []struct {
 		name string
@@ -60,6 +67,44 @@ func (d *edits) plan(raw attrs) *expr {
 		e.set = append(e.set, e.path(curNext)+" = "+e.path(curNext)) // an update has to say something
 	}
 	return e
+}
+
+// planAck states acks of what a claim was seen to hold, and new runs. An entry of d must not be there:
+// another ack may have made a longer one that starts at the same offset. What is acked in between is
+// done, whatever the runs say.
+func (d *edits) planAck(e *expr) {
+	was, is := claimFields(d.ack.was), claimFields(d.ack.is)
+	for _, name := range []string{claimLo, claimHi, claimParts, claimExpires} {
+		path := []string{curClaims, d.ack.name, name}
+		if v := was[name]; v != nil && (d.ack.is != nil || name != claimExpires) {
+			e.where(e.path(path...), " = ", e.val(v))
+		}
+		switch {
+		case is[name] != nil:
+			e.setTo(e.path(path...), is[name])
+		case d.ack.is != nil && was[name] != nil:
+			e.drop(e.path(path...))
+		}
+	}
+	for _, ed := range d.done {
+		entry := e.path(curDone, ed.name)
+		e.where("attribute_not_exists(", entry, ")")
+		e.setTo(entry, ed.is)
+	}
+	countSettle(e, d.ack.name)
+}
+
+func claimFields(v types.AttributeValue) attrs {
+	if m, ok := v.(*types.AttributeValueMemberM); ok {
+		return m.Value
+	}
+	return nil
+}
+
+// countSettle notes that a claim was acked, for those who rewrite it.
+func countSettle(e *expr, id string) {
+	settles := e.path(curClaims, id, claimSettles)
+	e.set = append(e.set, settles+" = "+settles+" + "+e.val(number(1)))
 }
 
 func (d *edits) blind() bool {
@@ -138,7 +183,7 @@ func takeIsBlind(t meta.Take, d *edits) bool {
 }
 
 // settleEdits are those of a Settle, from the cursor as it is stored and as it will be. Nothing but the
-// claim itself is a condition: what it holds, no other op touches.
+// claim itself is a condition: what it holds, no op without it touches.
 func settleEdits(s meta.Settle, cur stored, next *meta.Cursor) *edits {
 	old := cur.item.Record.(*meta.Cursor)
 	name := s.Claim.String()
@@ -147,7 +192,7 @@ func settleEdits(s meta.Settle, cur stored, next *meta.Cursor) *edits {
 	d := &edits{claims: []edit{{name: name, was: was}}}
 	rest := partSpans(claim)
 	if kept {
-		d.claims[0].is = claimAttr(claim, settlesOf(was)+1)
+		d.claims[0].is = claimAttr(asRun(claim, next), settlesOf(was)+1)
 	}
 	before := make(map[meta.Retry]bool, len(old.Retries))
 	for _, r := range old.Retries {
@@ -170,7 +215,32 @@ func settleEdits(s meta.Settle, cur stored, next *meta.Cursor) *edits {
 		done[i].Hi--
 	}
 	d.done = doneEdits(done)
+	// A release, and an op that must hold all it names, rest on nothing having been acked since.
+	if len(s.Release) == 0 && !s.All && len(d.done) <= maxPathEdits {
+		d.ack, d.claims = &d.claims[0], nil
+		if len(s.Extend) == 0 {
+			d.ack.is = nil
+		}
+	}
 	return d
+}
+
+// asRun makes one part of a claim's parts if they end together and all between them is done: then the
+// claim is stored as simple, and acks of it stay blind. That is a claim that was acked in part and then
+// extended.
+func asRun(claim meta.Claim, c *meta.Cursor) meta.Claim {
+	run := meta.Part{OffsetRange: span{Lo: claim.Parts[0].Lo, Hi: claim.Parts[len(claim.Parts)-1].Hi}, Expires: claim.Parts[0].Expires}
+	rest := subtract(run.OffsetRange, c.Floor, c.Done)
+	if len(rest) != len(claim.Parts) {
+		return claim
+	}
+	for i, p := range claim.Parts {
+		if p.OffsetRange != rest[i] || p.Expires != run.Expires {
+			return claim
+		}
+	}
+	claim.Parts = []meta.Part{run}
+	return claim
 }
 
 // shifted moves ranges up, so that one which starts at 0 is not taken for the prefix of a floor of 0.
@@ -222,8 +292,7 @@ func settleBlind(s meta.Settle) (*expr, bool) {
 		e.where("attribute_not_exists(", entry, ")")
 		e.setTo(entry, number(r.Hi))
 	}
-	settles := e.path(curClaims, id, claimSettles)
-	e.set = append(e.set, settles+" = "+settles+" + "+e.val(number(1)))
+	countSettle(e, id)
 	return e, true
 }
 

@@ -25,7 +25,8 @@
 //	Take               1 request, w, if it creates the cursor or drops only claims that nobody settled in part;
 //	                   else a read before or a failed write, and that
 //	Settle, acks       1 request, w, within a claim taken in one run, whole or part by part; every 16th piece of
-//	                   litter one more, which folds
+//	                   litter one more, which folds. Of a claim with several parts (what is between them
+//	                   was released, or they end at different times) a failed write and another
 //	Settle, extension  1 request, w, of all of a claim; else a failed write and another
 //	Settle, the rest   a read and 1 request, r + w (releases, All, several runs)
 //	Transact           1 request, 2w of each item; a read before for each Trim, Take and Settle, a read
@@ -34,15 +35,15 @@
 // Invariants:
 //   - Two appends to a head never conflict, nor do ops on different claims of a cursor, but for a
 //     moment while a transaction holds the record (retried here, with jitter).
-//   - A claim of one run is stored as that run and never changed by acks: what of it is done, the done
-//     entries say. So an ack is blind, and acks of one claim do not conflict either. Whatever else
-//     changes a claim does so on condition that it is as it was read, its count of acks included.
+//   - A claim is stored as the runs that it was taken in, and acks do not change them: what of it is done,
+//     the done entries say. So an ack within one run is blind, and acks of one claim do not conflict
+//     either. Whatever else changes a claim does so on condition that it is as it was read, its count of
+//     acks included.
 //   - What an op answers with was true at the instant of the write: the item after it, or the one before
 //     with Change run on it. Transact says where it differs.
 //   - A write is OutcomeUnknown as soon as one try of it, the client's own retries included, may have
 //     taken effect and nothing proves that it did. A retry's failed condition proves nothing, except
-//     that a put is in if its version is there, and an append is in (refused as a duplicate) if its
-//     refs are.
+//     that a put is in if its version is there, and an append if its refs are: those succeed.
 //
 // Where the driver differs from Change: a head's LastAppend is rounded up to a whole second; a trim forgets
 // at most 40 producers; a ref is a duplicate if its stored form is equal, which a retry's is.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/http"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -91,7 +92,9 @@ func classify(err error) (kind queue.Kind, definite bool) {
 	var res *smithyhttp.ResponseError
 	var dial *net.OpError
 	switch {
-	case errors.As(err, &res) && res.HTTPStatusCode() >= 500:
+	case errors.As(err, &res) && res.HTTPStatusCode() == http.StatusRequestEntityTooLarge:
+		return queue.KindTooLarge, true
+	case errors.As(err, &res) && res.HTTPStatusCode() >= http.StatusInternalServerError:
 		return queue.KindUnavailable, false
 	case errors.As(err, &api):
 		return classifyCode(api)

@@ -119,11 +119,11 @@ func reasons(code, message string) string {
 
 var throttle = answer(400, "ProvisionedThroughputExceededException", "too fast")
 
-// rig is a store behind a wire, and a clear one on the same table.
+// rig is a store behind a wire, and one in calm on the same table.
 type rig struct {
 	*testing.T
-	wire         *wire
-	store, clear *dynamometa.Store
+	wire        *wire
+	store, calm *dynamometa.Store
 }
 
 func newRig(t *testing.T, attempts int) *rig {
@@ -139,7 +139,7 @@ func newRig(t *testing.T, attempts int) *rig {
 	})
 	r := &rig{
 		T: t, wire: w, store: dynamometa.New(quick, table, dynamometa.Options{Tries: 4}),
-		clear: dynamometa.New(plain, table, dynamometa.Options{}),
+		calm: dynamometa.New(plain, table, dynamometa.Options{}),
 	}
 	r.must(meta.Put{Record: &meta.Head{Segment: segID, Range: queue.Ring()}, If: meta.Absent(), Version: 1})
 	r.must(meta.Take{
@@ -155,7 +155,7 @@ func claimOf(id byte, lo, hi queue.Offset) meta.Claim {
 
 func (r *rig) must(op meta.Op) {
 	r.Helper()
-	if _, err := r.clear.Apply(r.Context(), op); err != nil {
+	if _, err := r.calm.Apply(r.Context(), op); err != nil {
 		r.Fatal(err)
 	}
 }
@@ -178,7 +178,9 @@ func TestClientRetries(t *testing.T) {
 		check     func(res meta.Result, err error) bool
 	}{
 		{"put", "PutItem", putTopic, func(res meta.Result, err error) bool { return err == nil && res.Item.Version == 7 }},
-		{"append", "UpdateItem", appendOne, func(_ meta.Result, err error) bool { return meta.IsRefused(err, meta.ReasonDuplicate) }},
+		{"append", "UpdateItem", appendOne, func(res meta.Result, err error) bool {
+			return err == nil && res.Offset == 0 && res.Item.Record.(*meta.Head).Next == 3
+		}},
 		{"seal", "UpdateItem", sealIt, func(res meta.Result, err error) bool { return err == nil && res.Item.Record.(*meta.Head).Sealed }},
 		{"take", "UpdateItem", takeMore, isUnknown},
 		{"ack", "UpdateItem", ackSome, isUnknown},
@@ -207,11 +209,14 @@ func TestClientRetries(t *testing.T) {
 		r.wire.arm("UpdateItem", false, lose)
 		r.wire.between = func(n int) {
 			if n == 2 {
+				more := appendOne
+				more.Refs = []meta.Ref{refOf(2, 5)}
+				r.must(more)
 				r.must(sealIt)
 			}
 		}
-		if _, err := r.store.Apply(t.Context(), appendOne); !meta.IsRefused(err, meta.ReasonDuplicate) {
-			t.Errorf("ended with %v", err)
+		if res, err := r.store.Apply(t.Context(), appendOne); err != nil || res.Offset != 0 {
+			t.Errorf("ended with %+v, %v", res, err)
 		}
 	})
 	t.Run("an append that may have been in and rolled is unknown", func(t *testing.T) {
@@ -261,6 +266,7 @@ func TestErrorKinds(t *testing.T) {
 		{"losing answers", lose, queue.KindOutcomeUnknown, queue.KindUnavailable},
 		{"refusing connections", refuse, queue.KindUnavailable, queue.KindUnavailable},
 		{"too large", tooLarge, queue.KindTooLarge, queue.KindTooLarge},
+		{"too large for a request", answer(413, "", "no"), queue.KindTooLarge, queue.KindTooLarge},
 		{"of another form", answer(400, "ValidationException", "what?"), queue.KindInternal, queue.KindInternal},
 		{"without the table", answer(400, "ResourceNotFoundException", "no"), queue.KindUnavailable, queue.KindUnavailable},
 		{"denied", answer(400, "AccessDeniedException", "no"), queue.KindUnavailable, queue.KindUnavailable},
@@ -294,7 +300,7 @@ func TestErrorKinds(t *testing.T) {
 			if tc.write == queue.KindOutcomeUnknown {
 				return
 			}
-			head, _, err := meta.Fetch[*meta.Head](t.Context(), r.clear, meta.HeadKey(segID))
+			head, _, err := meta.Fetch[*meta.Head](t.Context(), r.calm, meta.HeadKey(segID))
 			if err != nil || head.Next != 0 {
 				t.Errorf("the head is %+v, %v", head, err)
 			}

@@ -66,7 +66,9 @@ func (s *Store) head(ctx context.Context, op meta.Op) (meta.Result, error) {
 	res := meta.Result{Item: *out.got.item}
 	if a, ok := op.(meta.Append); ok {
 		head, _ := out.got.item.Record.(*meta.Head)
-		res.Offset = head.Next - queue.Offset(meta.CountOf(a.Refs))
+		if res.Offset = head.Next - queue.Offset(meta.CountOf(a.Refs)); !out.held {
+			res.Offset, _ = placeOf(&out.got, a) // others may have appended since
+		}
 	}
 	return res, nil
 }
