@@ -19,6 +19,9 @@ NODE_PACKAGES ?= /infra(/|$$)
 FUZZTIME ?= 20s
 SPILLWAY_KILLS ?= 30
 SOAK_KILLS ?= 1000
+# How many runs the simulator makes, and the first one's seed.
+SIM_SEEDS ?= 1000
+SIM_FIRST ?= $(shell date +%s)000
 # Benchmarks: which, and how often each.
 BENCH ?= .
 BENCHCOUNT ?= 1
@@ -114,6 +117,11 @@ cover: ## coverage of all tests over all packages, as out/coverage.html
 .PHONY: kill
 kill: ## the durability loops: kill -9 the server SPILLWAY_KILLS (30) times each, lose nothing
 	@SPILLWAY_KILLS=$(SPILLWAY_KILLS) TESTFLAGS='$(TESTFLAGS)' tools/killloop
+
+.PHONY: sim
+sim: ## simulate SIM_SEEDS (1000) runs from SIM_FIRST (the clock's time) on; a failure prints its seed
+	@SPILLWAY_SIM_SEEDS=$(SIM_SEEDS) SPILLWAY_SIM_SEED=$(SIM_FIRST) \
+		go test -count=1 -timeout 24h $(TESTFLAGS) -run 'TestSeeds$$' ./pkg/sim
 
 .PHONY: soak
 soak: ## hours: SOAK_KILLS (1000) kills, then every fuzz target for ten minutes
