@@ -407,3 +407,46 @@ func TestStoreThatWouldNot(t *testing.T) {
 		}
 	}
 }
+
+// hooked calls before with the number of each append.
+type hooked struct {
+	meta.Store
+	before func(n int)
+	n      *int
+}
+
+func (h hooked) Apply(ctx context.Context, op meta.Op) (meta.Result, error) {
+	if _, ok := op.(meta.Append); ok {
+		*h.n++
+		h.before(*h.n)
+	}
+	return h.Store.Apply(ctx, op)
+}
+
+// TestInTimeForTheSeal: a request that was looked for in vain arrives after all, before the segment is
+// sealed. The retry meets the seal; were it told so, the caller would append elsewhere, a second time.
+func TestInTimeForTheSeal(t *testing.T) {
+	for _, rolled := range []bool{false, true} {
+		t.Run(fmt.Sprintf("rolled %v", rolled), func(t *testing.T) {
+			w := newWorld(t)
+			plan := fault.Script(fault.Options{}, fault.Rule{Op: "append", Nth: 1, Fault: fault.Late})
+			seal := func(n int) {
+				if n != 2 {
+					return
+				}
+				plan.Release()
+				if head, err := w.clean.Head(t.Context(), segID); err != nil || rolled && w.clean.Roll(t.Context(), head) != nil {
+					t.Fatal("not rolled")
+				}
+				if _, err := w.meta.Apply(t.Context(), meta.Seal{Segment: segID, Epoch: 1}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			log := w.log(hooked{fault.Meta(w.meta, plan), seal, new(int)}, w.blob)
+			done, err := log.Append(t.Context(), w.commit(1, 3))
+			if err != nil || done.Offset != 0 || done.Count != 3 || done.Repeated {
+				t.Errorf("%+v, %v", done, err)
+			}
+		})
+	}
+}
