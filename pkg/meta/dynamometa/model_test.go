@@ -67,6 +67,10 @@ func (m *model) both(op meta.Op) {
 	} else {
 		got, gotErr = m.dyn.Apply(m.t.Context(), op)
 	}
+	unknown := queue.Is(gotErr, queue.KindOutcomeUnknown)
+	if unknown {
+		got, gotErr = want, wantErr // MiniStack dropped the connection, as it does now and then: the record decides
+	}
 	r, refused := meta.AsRefused(wantErr)
 	if q, ok := meta.AsRefused(gotErr); ok != refused || ok && q.Reason != r.Reason || (gotErr == nil) != (wantErr == nil) {
 		m.t.Fatalf("%s ended with %v, want %v; op %+v", op.Name(), gotErr, wantErr, op)
@@ -82,7 +86,7 @@ func (m *model) both(op meta.Op) {
 	if !same(m.t, a.Record, b.Record) {
 		m.t.Fatalf("after %+v the record is\n%+v, want\n%+v", op, b.Record, a.Record)
 	}
-	if wantErr == nil && got.Item.Size != b.Size {
+	if wantErr == nil && !unknown && got.Item.Size != b.Size {
 		m.t.Fatalf("%s answered size %d, a read says %d", op.Name(), got.Item.Size, b.Size)
 	}
 }
