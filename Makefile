@@ -1,5 +1,6 @@
 # Everything a developer runs. `make` alone prints the targets.
-# `make test` needs only Go; what needs more is installed by tools/install, pinned.
+# `make test` needs only Go; `make test-infra` needs Node.js, too. What needs more is installed by tools/,
+# pinned.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -12,17 +13,28 @@ OUT   := out
 
 # Extra flags for each `go test` below: make test TESTFLAGS='-run TestHead -v'
 TESTFLAGS ?=
-# Packages whose path matches are left out of `make race` (infra runs a Node.js process).
-RACE_EXCLUDE ?= /infra(/|$$)
+# Packages whose path matches run a Node.js process; they have a target of their own.
+NODE_PACKAGES ?= /infra(/|$$)
 # How long each fuzz target runs, how many kills one run of the kill loop makes, and in a soak.
 FUZZTIME ?= 20s
 SPILLWAY_KILLS ?= 30
 SOAK_KILLS ?= 1000
+# How many runs the simulator makes, and the first one's seed.
+SIM_SEEDS ?= 1000
+SIM_FIRST ?= $(shell date +%s)000
 # Benchmarks: which, and how often each.
 BENCH ?= .
 BENCHCOUNT ?= 1
 # Arguments of the local server.
 SERVE_ARGS ?=
+# AWS (docs/aws.md): what to build the functions for, the deployment's settings (-c KEY=VALUE …),
+# more arguments of `cdk deploy` and `cdk destroy`, and whether to run `cdk bootstrap` first.
+ARCH ?= arm64
+CONTEXT ?=
+CDK_ARGS ?=
+BOOTSTRAP ?= yes
+# The CDK's bridge from Go warns about a Node.js that is past its end of life.
+export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION ?= 20
 
 .PHONY: help
 help: ## print this list
@@ -34,12 +46,21 @@ build: ## compile everything; programs go to bin/
 	@if [ -d cmd ]; then mkdir -p $(BIN) && go build -o $(BIN)/ ./cmd/...; fi
 
 .PHONY: test
-test: ## run every test
-	@go test $(TESTFLAGS) ./...
+test: ## run every test that needs only Go
+	@go test $(TESTFLAGS) $$(go list ./... | grep -vE '$(NODE_PACKAGES)')
+
+.PHONY: test-infra
+test-infra: need-node ## run the tests of the CDK app
+	@go test $(TESTFLAGS) ./infra/...
+
+.PHONY: test-s3
+test-s3: ## run the S3 driver's conformance suite against versitygw, installed by tools/versitygw
+	@tools/versitygw
+	@SPILLWAY_S3_STRICT=1 go test $(TESTFLAGS) ./pkg/blob/s3blob/...
 
 .PHONY: race
-race: ## run every test under the race detector (RACE_EXCLUDE leaves packages out)
-	@go test -race $(TESTFLAGS) $$(go list ./... | grep -vE '$(RACE_EXCLUDE)')
+race: ## the same tests under the race detector
+	@go test -race $(TESTFLAGS) $$(go list ./... | grep -vE '$(NODE_PACKAGES)')
 
 .PHONY: check
 check: vet fmt-check lint tidy-check generate-check ## all static checks
@@ -94,8 +115,13 @@ cover: ## coverage of all tests over all packages, as out/coverage.html
 	@go tool cover -func=$(OUT)/coverage.out | tail -1
 
 .PHONY: kill
-kill: ## the durability loop: kill -9 the server SPILLWAY_KILLS (30) times, lose nothing
+kill: ## the durability loops: kill -9 the server SPILLWAY_KILLS (30) times each, lose nothing
 	@SPILLWAY_KILLS=$(SPILLWAY_KILLS) TESTFLAGS='$(TESTFLAGS)' tools/killloop
+
+.PHONY: sim
+sim: ## simulate SIM_SEEDS (1000) runs from SIM_FIRST (the clock's time) on; a failure prints its seed
+	@SPILLWAY_SIM_SEEDS=$(SIM_SEEDS) SPILLWAY_SIM_SEED=$(SIM_FIRST) \
+		go test -count=1 -timeout 24h $(TESTFLAGS) -run 'TestSeeds$$' ./pkg/sim
 
 .PHONY: soak
 soak: ## hours: SOAK_KILLS (1000) kills, then every fuzz target for ten minutes
@@ -110,9 +136,34 @@ serve: build ## run the local server (SERVE_ARGS)
 demo: build ## run the demonstration against a local server
 	@exec $(BIN)/spillway demo
 
+.PHONY: functions
+functions: ## build the Lambda functions for ARCH (arm64) into build/, and say what they weigh
+	@go run ./tools/functions -arch $(ARCH)
+
+cdk_context = -c arch=$(ARCH) -c version=$$(git describe --always --dirty --tags 2>/dev/null || echo devel) $(CONTEXT)
+
+.PHONY: synth
+synth: need-node functions ## write the CloudFormation template to out/cdk (CONTEXT); needs no AWS account
+	@CDK_OUTDIR=$(CURDIR)/$(OUT)/cdk go run ./infra $(cdk_context)
+	@echo "template: $(OUT)/cdk"
+
+.PHONY: deploy
+deploy: need-node functions ## deploy to AWS (ARCH, CONTEXT, CDK_ARGS, BOOTSTRAP=no)
+	@if [ "$(BOOTSTRAP)" != no ]; then tools/cdk bootstrap $(cdk_context); fi
+	@tools/cdk deploy $(cdk_context) $(CDK_ARGS)
+
+.PHONY: destroy
+destroy: need-node functions ## remove the deployment; keeps the data unless CONTEXT='-c data=destroy'
+	@if [[ " $(CONTEXT) " == *" data=destroy "* ]]; then tools/cdk deploy $(cdk_context); fi
+	@tools/cdk destroy $(cdk_context) $(CDK_ARGS)
+
+.PHONY: need-node
+need-node:
+	@command -v node >/dev/null || { echo "the CDK runs in Node.js, and there is no node in PATH: install Node.js 20 or newer" >&2; exit 1; }
+
 .PHONY: clean
 clean: ## remove build output; the tools stay
-	@rm -rf $(BIN) $(OUT)
+	@rm -rf $(BIN) $(OUT) build
 
 .PHONY: tools
 tools: ## install the pinned tools into .tools/bin

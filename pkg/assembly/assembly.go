@@ -39,8 +39,9 @@ type Deps struct {
 	Clock queue.Clock
 	// Logger hears what no caller is told; nil drops it.
 	Logger *slog.Logger
-	// CacheBytes is as in segment.Deps.
-	CacheBytes int64
+	// CacheBytes is as in segment.Deps, MaxInlineBytes as in consume.Deps.
+	CacheBytes     int64
+	MaxInlineBytes int64
 }
 
 // System is the use cases of one process.
@@ -81,7 +82,7 @@ func New(d Deps) *System {
 	})
 	s.Consume = consume.New(consume.Deps{
 		Meta: d.Meta, Presigner: d.Presigner, Log: log, Topics: s.Topics, Delay: s.Delay, Hub: s.Hub,
-		IDs: d.IDs, Clock: d.Clock, Logger: d.Logger,
+		IDs: d.IDs, Clock: d.Clock, Logger: d.Logger, MaxInlineBytes: d.MaxInlineBytes,
 	})
 	s.Compact = compact.New(compact.Deps{
 		Meta: d.Meta, Blob: d.Blob, Lease: lease.New(d.Meta, d.IDs, d.Clock), IDs: d.IDs, Clock: d.Clock, Logger: d.Logger,

@@ -197,9 +197,16 @@ func (l *lane) reference(ctx context.Context, references []Reference) (all []Ref
 
 // guarded makes a call under the lane's next sequence until it has an outcome or ctx ends. The same
 // call comes with the same bytes each time.
+//
+// The lane's first call goes under an Idempotency-Key instead. A head remembers a bounded number of
+// producers, for minutes; a program that sends one batch and ends should not take a place there. Once
+// a lane goes on, sequences are cheaper.
 func (l *lane) guarded(ctx context.Context, try func(context.Context, Guard) error) error {
 	l.sequence++
 	guard := Guard{ProducerID: l.id, Sequence: l.sequence}
+	if l.sequence == 1 {
+		guard = Guard{IdempotencyKey: l.id}
+	}
 	unsure, err := l.persist(ctx, func(ctx context.Context) error { return try(ctx, guard) })
 	if queue.CodeOf(err) == queue.CodeSequenceOutOfOrder {
 		// The server knows a later sequence of this id. What follows must not fail for the same

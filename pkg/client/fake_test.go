@@ -202,7 +202,7 @@ func (s *fakeServer) serve(w http.ResponseWriter, r *http.Request, verb string, 
 	case "get":
 		s.object(w, r)
 	case "references":
-		s.references(w, body)
+		s.references(w, body, r.Header.Get(wire.HeaderIdempotencyKey))
 	case "ack":
 		s.settle(w, body, true)
 	case "release":
@@ -235,6 +235,9 @@ func (s *fakeServer) guard(w http.ResponseWriter, id string, sequence uint64) bo
 func (s *fakeServer) produce(w http.ResponseWriter, r *http.Request, body []byte, f fault) {
 	id := r.Header.Get(wire.HeaderProducerID)
 	sequence, _ := strconv.ParseUint(r.Header.Get(wire.HeaderProducerSequence), 10, 64)
+	if key := r.Header.Get(wire.HeaderIdempotencyKey); key != "" {
+		id, sequence = "key "+key, 1
+	}
 	last := s.producers[id]
 	resumed := id != "" && last.sequence == sequence && last.rest > 0
 	if !resumed && s.guard(w, id, sequence) {
@@ -307,7 +310,7 @@ func (s *fakeServer) object(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(data))
 }
 
-func (s *fakeServer) references(w http.ResponseWriter, body []byte) {
+func (s *fakeServer) references(w http.ResponseWriter, body []byte, key string) {
 	var in wire.ReferencesRequest
 	if err := json.Unmarshal(body, &in); err != nil {
 		failFake(w, queue.CodeInvalidArgument, err.Error())
@@ -316,6 +319,8 @@ func (s *fakeServer) references(w http.ResponseWriter, body []byte) {
 	id, sequence := "", uint64(0)
 	if in.Producer != nil {
 		id, sequence = in.Producer.ID, *in.Producer.Sequence
+	} else if key != "" {
+		id, sequence = "key "+key, 1
 	}
 	if s.guard(w, id, sequence) {
 		return

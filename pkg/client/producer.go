@@ -23,9 +23,9 @@ const (
 	maxLanes               = 64
 	defaultInFlight        = 64 << 20
 	defaultDeliveryTimeout = 2 * time.Minute
-	// maxDeliveryTimeout is less than queue.ProducerWindow: beyond it the server may have forgotten
+	// maxDeliveryTimeout is less than queue.MinProducerWindow: beyond it the server may have forgotten
 	// the sequence that a retry comes with.
-	maxDeliveryTimeout = queue.ProducerWindow - 5*time.Minute
+	maxDeliveryTimeout = queue.MinProducerWindow - time.Minute
 
 	// messageOverhead is what a message costs in memory besides its bytes.
 	messageOverhead = 512

@@ -327,6 +327,9 @@ func TestProducerForgottenSequence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFake(t)
 		p := newTestProducer(t, s, ProducerOptions{Lanes: 1})
+		if _, err := p.SendSync(t.Context(), Message{Body: []byte("under a key")}); err != nil {
+			t.Fatal(err)
+		}
 		s.producers[p.lanes[0].id] = producerState{sequence: 100}
 		if _, err := p.SendSync(t.Context(), Message{Body: []byte("a")}); queue.CodeOf(err) != queue.CodeSequenceOutOfOrder {
 			t.Errorf("first: %v", err)

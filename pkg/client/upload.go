@@ -110,7 +110,7 @@ func (c *Client) uploadOnce(ctx context.Context, topic string, up upload) (Objec
 	var answer wire.UploadsAnswer
 	call := &call{
 		op: up.op, method: http.MethodPost, path: topicPath(topic, "uploads"), out: &answer,
-		in: &wire.UploadsRequest{Objects: []wire.ObjectIn{{Size: o.Size, Checksum: o.checksum()}}},
+		in: &wire.UploadsRequest{Objects: []wire.ObjectIn{{Size: &o.Size, Checksum: o.checksum()}}},
 	}
 	if err := c.onTopic(ctx, topic, call); err != nil {
 		return o, err

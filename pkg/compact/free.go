@@ -97,7 +97,7 @@ func (n *notes) count(hold string) (freed, total uint32) {
 	for _, f := range n.freed {
 		if f.Run.Hold == hold {
 			freed += f.Run.Count
-			total = f.Run.Total
+			total = max(total, f.Run.Total)
 		}
 	}
 	return freed, total

@@ -28,9 +28,10 @@ type call struct {
 	taken    bool
 	holds    []hold
 
-	// capped: a cursor's limit left messages unclaimed. sealed: a head is sealed of which the map
+	// capped: a cursor's limit left messages unclaimed; full: it was MaxInFlight. sealed: a head is sealed of which the map
 	// does not know it. err is the first failure of a segment.
 	capped bool
+	full   bool
 	sealed bool
 	err    error
 	// next is when something will be due; 0 if nothing is known of.
@@ -58,6 +59,9 @@ func (s *Service) newCall(req *ClaimRequest) (*call, error) {
 		if err := checkVisibility(c.visibility); err != nil {
 			return nil, err
 		}
+	}
+	if !c.byReference {
+		c.bytes = min(c.bytes, s.maxInline)
 	}
 	return c, nil
 }
@@ -87,7 +91,7 @@ func (s *Service) Claim(ctx context.Context, req ClaimRequest) (Claimed, error) 
 	if err != nil {
 		return Claimed{}, err
 	}
-	end := s.clock().Add(req.Wait)
+	end := s.end(ctx, req.Wait)
 	rest := s.pollMin
 	for {
 		if c.m, c.sub, err = s.subscription(ctx, req.Topic, req.Subscription); err != nil {
@@ -108,6 +112,15 @@ func (s *Service) Claim(ctx context.Context, req ClaimRequest) (Claimed, error) 
 			rest = s.pollMin
 		}
 	}
+}
+
+// end is when a wait ends: after wait, or a little before the caller's own time is up, so that a call with
+// a budget is answered and not cut off.
+func (s *Service) end(ctx context.Context, wait time.Duration) time.Time {
+	if deadline, ok := ctx.Deadline(); ok {
+		wait = max(0, min(wait, time.Until(deadline)-answerTime))
+	}
+	return s.clock().Add(wait)
 }
 
 // over says whether a wait is at its end: its time is up, or the server stops.
@@ -176,16 +189,29 @@ func (s *Service) look(ctx context.Context, c *call) ([]Delivery, error) {
 	case c.err != nil:
 		return nil, c.err
 	case c.capped && len(c.holds) == 0:
-		return nil, tooMany(c.sub, nil)
+		if c.full {
+			return nil, tooMany(c.sub)
+		}
+		return nil, scattered(c.sub, nil)
 	}
 	return nil, nil
 }
 
-func tooMany(sub *meta.Subscription, cause error) error {
+func tooMany(sub *meta.Subscription) error {
 	return &queue.Error{
 		Op: "claim", Subject: sub.Name, Kind: queue.KindThrottled, Code: queue.CodeTooManyInFlight,
-		Limit: sub.MaxInFlight, RetryAfter: time.Second, Err: cause,
+		Limit: sub.MaxInFlight, RetryAfter: time.Second,
 		Message: "too many messages are in flight; ack or release some first",
+	}
+}
+
+// scattered is about the cursor's own bound: far fewer messages than MaxInFlight fill it if what is done
+// and what is in flight take turns.
+func scattered(sub *meta.Subscription, cause error) error {
+	return &queue.Error{
+		Op: "claim", Subject: sub.Name, Kind: queue.KindThrottled, Code: queue.CodeTooManyInFlight,
+		Limit: queue.MaxCursorEntries, RetryAfter: time.Second, Err: cause,
+		Message: "the messages in flight lie in too many separate pieces; ack or release the oldest first",
 	}
 }
 
@@ -343,6 +369,7 @@ func (s *Service) claimFrom(ctx context.Context, c *call, g *glance) error {
 func (c *call) learn(p *plan) {
 	c.wakeAt(p.next)
 	c.capped = c.capped || p.capped
+	c.full = c.full || p.capped && p.room <= 0
 	if h := p.view.head; h != nil && h.Sealed && p.seg.Sealed == 0 {
 		c.sealed = true
 	}
@@ -373,7 +400,7 @@ func (s *Service) write(ctx context.Context, p *plan) (cur *meta.Cursor, made bo
 	}
 	switch queue.KindOf(err) {
 	case queue.KindTooLarge:
-		return nil, false, tooMany(p.c.sub, err) // the record is full: as good as the limit of entries
+		return nil, false, scattered(p.c.sub, err) // the record is full: as good as the limit of entries
 	case queue.KindOutcomeUnknown, queue.KindCanceled:
 		return s.resolve(ctx, p, err)
 	default:

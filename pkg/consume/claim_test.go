@@ -2,6 +2,7 @@ package consume_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -253,6 +254,16 @@ func TestNewSegmentsAreFoundWhenASealIsMet(t *testing.T) {
 	wantOffsets(t, "claim", e.claim("a", 10), 0)
 }
 
+func wantLimit(t *testing.T, err error, limit int) {
+	t.Helper()
+	var e *queue.Error
+	if !errors.As(err, &e) {
+		t.Errorf("%v cites no limit", err)
+	} else if e.Limit != limit {
+		t.Errorf("%v cites the limit %v, want %d", err, e.Limit, limit)
+	}
+}
+
 func TestLimits(t *testing.T) {
 	t.Run("messages in flight", func(t *testing.T) {
 		e := newEnv(t, options{})
@@ -265,6 +276,7 @@ func TestLimits(t *testing.T) {
 			_, err = e.svc.Claim(t.Context(), consume.ClaimRequest{Topic: "a", Subscription: "sub", Wait: time.Second})
 		}), "get cursor 1, get head 1")
 		wantCode(t, err, queue.CodeTooManyInFlight)
+		wantLimit(t, err, 5)
 		e.ack("a", got[:1])
 		wantOffsets(t, "claim after an ack", e.claim("a", 10), 5)
 		e.release("a", got[1:2], consume.Release{})
@@ -288,6 +300,7 @@ func TestLimits(t *testing.T) {
 		e.add(seg, false, numbered(1)...)
 		_, err := e.svc.Claim(t.Context(), consume.ClaimRequest{Topic: "a", Subscription: "sub"})
 		wantCode(t, err, queue.CodeTooManyInFlight)
+		wantLimit(t, err, queue.MaxCursorEntries) // not MaxInFlight, which is far away
 		e.pass(time.Minute)
 		if got := e.claim("a", 10); len(got) == 0 {
 			t.Error("a cursor that is full of expired claims is stuck")

@@ -138,7 +138,7 @@ func (s *Service) fetch(ctx context.Context, r *run, byReference bool, signed *s
 
 func (s *Service) fetchOnce(ctx context.Context, r *run, byReference bool, signed *signer) (out []Delivery, bad []meta.OffsetRange, err error) {
 	// What is kept in the metadata store has no object that a URL could point to.
-	if !r.loc.Ref.Inline && (byReference || r.bytes > queue.MaxClaimBytes) {
+	if !r.loc.Ref.Inline && (byReference || r.bytes > s.maxInline) {
 		out, err = s.refer(ctx, r, signed)
 	} else {
 		out, bad, err = s.read(ctx, r)

@@ -28,7 +28,7 @@ func (s *Service) Peek(ctx context.Context, req PeekRequest) (Peeked, error) {
 	if err != nil {
 		return Peeked{}, err
 	}
-	k := cutter{now: s.clock.Millis(), bytes: queue.DefaultClaimBytes, bounded: true, room: limit * 2, refs: maxRefs}
+	k := cutter{now: s.clock.Millis(), bytes: min(queue.DefaultClaimBytes, s.maxInline), bounded: true, room: limit * 2, refs: maxRefs}
 	var out Peeked
 	for i, seg := range segs {
 		v := s.view(seg.ID, k.now)
@@ -211,7 +211,7 @@ func (s *Service) Message(ctx context.Context, topic string, id queue.MessageID)
 	if id.Offset < v.start || id.Offset >= v.head.Next {
 		return Delivery{}, absent
 	}
-	k := cutter{view: v, now: v.now, bytes: queue.DefaultClaimBytes, bounded: true, room: 2, refs: maxRefs}
+	k := cutter{view: v, now: v.now, bytes: min(queue.DefaultClaimBytes, s.maxInline), bounded: true, room: 2, refs: maxRefs}
 	g, next, err := s.readFrom(ctx, &k, id.Offset, 1)
 	switch {
 	case err != nil:
@@ -245,7 +245,7 @@ func (s *Service) Records(ctx context.Context, req RecordsRequest) (Records, err
 	if req.Wait < 0 || req.Wait > queue.MaxWait {
 		return Records{}, queue.Invalid("wait", queue.MaxWait.Seconds(), "must be 0 to %s seconds", queue.Plain(queue.MaxWait.Seconds()))
 	}
-	end := s.clock().Add(req.Wait)
+	end := s.end(ctx, req.Wait)
 	for rest := s.pollMin; ; rest = min(2*rest, s.pollMax) {
 		m, err := s.topics.Open(ctx, req.Topic)
 		if err != nil {
@@ -280,7 +280,7 @@ func (s *Service) records(ctx context.Context, m *topics.Map, req *RecordsReques
 	if req.Offset > v.head.Next {
 		return Records{}, queue.Invalid("offset", uint64(v.head.Next), "is past the end of the segment, %d", v.head.Next)
 	}
-	k := cutter{view: v, now: v.now, bytes: queue.DefaultClaimBytes, bounded: true, room: limit * 2, refs: maxRefs}
+	k := cutter{view: v, now: v.now, bytes: min(queue.DefaultClaimBytes, s.maxInline), bounded: true, room: limit * 2, refs: maxRefs}
 	g, next, err := s.readFrom(ctx, &k, max(req.Offset, v.start), limit)
 	if err != nil {
 		return Records{}, err

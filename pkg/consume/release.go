@@ -37,6 +37,7 @@ func (s *Service) releaseGroup(ctx context.Context, g *group, how *Release) ([]e
 		return nil, err
 	}
 	held := heldBy(cur, g.claim)
+	g.met(cur)
 	if len(held) == 0 {
 		return g.judge(nil), nil
 	}

@@ -48,6 +48,9 @@ type Deps struct {
 	// HeadMaxAge bounds how long rolled messages are claimed without reading their segment's
 	// head, and with it how long a truncation by another process stays unseen; 0 means 2 s.
 	HeadMaxAge time.Duration
+	// MaxInlineBytes bounds the bodies of one inline answer where the way to the caller is narrow
+	// (Lambda: 6 MB); a larger body goes by reference. 0 means queue.MaxClaimBytes.
+	MaxInlineBytes int64
 }
 
 const (
@@ -60,6 +63,8 @@ const (
 	workers = 8
 	// cleanupTimeout bounds the work that is done for a caller who has gone away.
 	cleanupTimeout = 5 * time.Second
+	// answerTime is what a long poll leaves of its caller's time for the last look and the answer.
+	answerTime = 500 * time.Millisecond
 )
 
 // Service hands messages out. Safe for concurrent use. It keeps nothing but what the store confirms:
@@ -77,6 +82,7 @@ type Service struct {
 
 	pollMin, pollMax time.Duration
 	headMaxAge       time.Duration
+	maxInline        int64
 
 	cursors *keyLocks
 	known   *knowledge
@@ -87,7 +93,8 @@ func New(d Deps) *Service {
 	s := &Service{
 		meta: d.Meta, presign: d.Presigner, log: d.Log, topics: d.Topics, delay: d.Delay, hub: d.Hub,
 		ids: d.IDs, clock: d.Clock, logger: d.Logger,
-		pollMin: orDefault(d.PollMin, defaultFirstPoll), pollMax: orDefault(d.PollMax, defaultLastPoll),
+		maxInline: orDefault(d.MaxInlineBytes, queue.MaxClaimBytes),
+		pollMin:   orDefault(d.PollMin, defaultFirstPoll), pollMax: orDefault(d.PollMax, defaultLastPoll),
 		headMaxAge: orDefault(d.HeadMaxAge, defaultHeadMaxAge),
 		cursors:    newKeyLocks(), known: newKnowledge(),
 	}
@@ -97,11 +104,11 @@ func New(d Deps) *Service {
 	return s
 }
 
-func orDefault(d, byDefault time.Duration) time.Duration {
-	if d <= 0 {
+func orDefault[T ~int64](v, byDefault T) T {
+	if v <= 0 {
 		return byDefault
 	}
-	return d
+	return v
 }
 
 // subscription finds a topic and its subscription. One that the cached map does not know may be new,

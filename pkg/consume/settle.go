@@ -24,6 +24,8 @@ type group struct {
 	places []int
 	// ranges are the receipts' offsets, joined.
 	ranges []meta.OffsetRange
+	// stray: the cursor does not know the claim.
+	stray bool
 }
 
 // Ack ends claims: their messages are done. There is an error (or nil) for each receipt, in order. A
@@ -39,6 +41,7 @@ func (s *Service) Ack(ctx context.Context, topic, subscription string, receipts 
 		if err != nil {
 			return nil, err
 		}
+		g.met(before)
 		return g.judge(append(heldBy(before, g.claim), doneIn(before)...)), nil
 	})
 }
@@ -55,6 +58,7 @@ func (s *Service) Extend(ctx context.Context, topic, subscription string, receip
 		if err != nil {
 			return nil, err
 		}
+		g.met(before)
 		return g.judge(heldBy(before, g.claim)), nil
 	})
 }
@@ -73,6 +77,35 @@ func (s *Service) settle(ctx context.Context, topic, subscription string, receip
 	if err != nil {
 		return nil, err
 	}
+	s.actAll(ctx, groups, errs, act)
+	stray := slices.DeleteFunc(groups, func(g *group) bool { return !g.stray })
+	if len(stray) == 0 {
+		return errs, nil
+	}
+	// Claims that the cursors do not know may have ended, or be of the subscription as it is since
+	// another process moved it, or made it anew: under the old id, what is done says nothing.
+	now, err := s.topics.Reload(ctx, topic)
+	if err != nil {
+		for _, g := range stray {
+			for _, place := range g.places {
+				errs[place] = err
+			}
+		}
+		return errs, nil
+	}
+	moved := now.Subscriptions[subscription]
+	if moved == nil || moved.ID == sub.ID {
+		return errs, nil
+	}
+	for _, g := range stray {
+		g.m, g.sub = now, moved
+	}
+	s.actAll(ctx, stray, errs, act)
+	return errs, nil
+}
+
+// actAll lets act work on several groups at a time.
+func (s *Service) actAll(ctx context.Context, groups []*group, errs []error, act func(context.Context, *group) ([]error, error)) {
 	each(len(groups), func(i int) {
 		g := groups[i]
 		answers, err := act(ctx, g)
@@ -82,7 +115,15 @@ func (s *Service) settle(ctx context.Context, topic, subscription string, receip
 			}
 		}
 	})
-	return errs, nil
+}
+
+// met notes whether the cursor that a settle found knows the group's claim.
+func (g *group) met(cur *meta.Cursor) {
+	known := false
+	if cur != nil {
+		_, known = cur.Claims[g.claim]
+	}
+	g.stray = !known
 }
 
 // groups sorts receipts by claim. A receipt of a segment that the topic does not have is lost.

@@ -225,3 +225,47 @@ func TestReceiptsOfUnknownSegments(t *testing.T) {
 		t.Errorf("ack: %v, %d reloads", errs[1], e.names.reloads)
 	}
 }
+
+// TestReceiptsOfMovedSubscription: a process that has not yet heard that a subscription was moved, and so
+// has a new id, must not judge receipts of the new one by what is done under the old one.
+func TestReceiptsOfMovedSubscription(t *testing.T) {
+	for _, act := range []string{"ack", "extend", "release"} {
+		t.Run(act, func(t *testing.T) {
+			e := newEnv(t, options{})
+			old := e.topic("a", 1, nil)
+			e.add(old.Open[0], false, numbered(1)...)
+			e.ack("a", e.claim("a", 1))
+			sub := *old.Subscriptions["sub"]
+			sub.ID = e.ids.Subscription()
+			moved := *old
+			moved.Subscriptions = map[string]*meta.Subscription{"sub": &sub}
+			e.names.maps["a"] = &moved
+			list := []queue.Receipt{e.claim("a", 1)[0].receipt()}
+			e.names.maps["a"] = old
+			e.names.onReload = func() { e.names.maps["a"] = &moved }
+			var errs []error
+			var err error
+			switch act {
+			case "ack":
+				errs, err = e.svc.Ack(t.Context(), "a", "sub", list)
+			case "extend":
+				errs, err = e.svc.Extend(t.Context(), "a", "sub", list, time.Hour)
+			case "release":
+				errs, err = e.svc.Release(t.Context(), "a", "sub", list, consume.Release{})
+			}
+			if err != nil || errs[0] != nil {
+				t.Fatal(err, errs)
+			}
+			cur := e.cursor(&moved, old.Open[0])
+			part := meta.Part{}
+			if c := cur.Claims[list[0].Claim]; len(c.Parts) > 0 {
+				part = c.Parts[0]
+			}
+			if ok := map[string]bool{
+				"ack": cur.Floor == 1, "extend": part.Expires.Sub(e.clock()) > time.Minute, "release": len(cur.Retries) == 1,
+			}; !ok[act] {
+				t.Errorf("the cursor is %+v", cur)
+			}
+		})
+	}
+}

@@ -15,7 +15,7 @@ type ClaimRequest struct {
 	MaxMessages int
 	// MaxBytes bounds the bodies together, 1 to queue.MaxClaimBytes; 0 takes
 	// queue.DefaultClaimBytes. The first message is delivered even if it is larger (by
-	// reference if it is larger than queue.MaxClaimBytes). Under ByReference 0 means no bound.
+	// reference if it is larger than Deps.MaxInlineBytes). Under ByReference 0 means no bound.
 	MaxBytes int64
 	// Wait is how long to wait for a first message, 0 to queue.MaxWait.
 	Wait time.Duration

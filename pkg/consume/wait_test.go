@@ -180,13 +180,27 @@ func TestPromotionFails(t *testing.T) {
 func TestWaitCanceled(t *testing.T) {
 	inBubble(t, func(t *testing.T, e *env) {
 		e.topic("a", 1, nil)
-		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
-		defer cancel()
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(1500*time.Millisecond, cancel)
 		start := time.Now()
 		_, err := e.svc.Claim(ctx, consume.ClaimRequest{Topic: "a", Subscription: "sub", Wait: queue.MaxWait})
 		wantCode(t, err, queue.CodeCanceled)
 		if took := time.Since(start); took != 1500*time.Millisecond {
 			t.Errorf("took %v", took)
+		}
+	})
+}
+
+// TestWaitWithinABudget: a wait that is longer than its caller has time ends early, with an answer.
+func TestWaitWithinABudget(t *testing.T) {
+	inBubble(t, func(t *testing.T, e *env) {
+		e.topic("a", 1, nil)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		start := time.Now()
+		got, err := e.svc.Claim(ctx, consume.ClaimRequest{Topic: "a", Subscription: "sub", Wait: queue.MaxWait})
+		if took := time.Since(start); err != nil || len(got.Deliveries) != 0 || took != 2500*time.Millisecond {
+			t.Errorf("after %v: %+v, %v", took, got, err)
 		}
 	})
 }

@@ -19,7 +19,7 @@ type outcome struct {
 func (s *Service) together(ctx context.Context, m *topics.Map, now queue.Millis) (int, queue.Millis, error) {
 	key := string(m.ID())
 	total := 0
-	for {
+	for ctx.Err() == nil {
 		done := s.flights.DoChan(key, func() (any, error) {
 			defer s.turns.take(key)()
 			s.flights.Forget(key)
@@ -39,9 +39,9 @@ func (s *Service) together(ctx context.Context, m *topics.Map, now queue.Millis)
 			}
 			return total, got.next, res.Err
 		case <-ctx.Done():
-			return total, 0, &queue.Error{Op: "promote", Subject: m.Name, Kind: queue.KindCanceled, Err: context.Cause(ctx)}
 		}
 	}
+	return total, 0, &queue.Error{Op: "promote", Subject: m.Name, Kind: queue.KindCanceled, Err: context.Cause(ctx)}
 }
 
 // turns lets one at a time pass for each name.

@@ -1,10 +1,14 @@
 package httpapi_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -239,5 +243,40 @@ func TestPanicWithHalfAnAnswer(t *testing.T) {
 	defer func() { _ = resp.Body.Close() }()
 	if _, err := new(bytes.Buffer).ReadFrom(resp.Body); err == nil {
 		t.Error("half an answer looks whole")
+	}
+}
+
+// TestAnswerToABodyThatIsNotRead: of a caller that is still sending the connection is closed gently. A
+// reset could overtake the answer, and the caller would see that alone.
+func TestAnswerToABodyThatIsNotRead(t *testing.T) {
+	d := new(fakes).deps()
+	d.Objects = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })
+	s := httptest.NewServer(httpapi.New(d))
+	defer s.Close()
+	for path, want := range map[string]int{"/v1/objects/a": 403, "/v1/topics/orders/messages": 413, "/nothing": 404} {
+		t.Run(path, func(t *testing.T) { sendHalf(t, s.Listener.Addr().String(), path, want) })
+	}
+}
+
+func sendHalf(t *testing.T, address, path string, want int) {
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	// Without the end of a body the server must not wait for it either.
+	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+	_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", path, queue.MaxRequestBytes+1, make([]byte, 64<<10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(in, nil)
+	if err != nil || resp.StatusCode != want {
+		t.Fatalf("%v, want %d: %v", resp, want, err)
+	}
+	_, _ = io.Copy(io.Discard, resp.Body)
+	if _, err := in.ReadByte(); !errors.Is(err, io.EOF) {
+		t.Errorf("after the answer: %v, want the end", err)
 	}
 }

@@ -49,13 +49,19 @@ func readBody(w http.ResponseWriter, r *http.Request, buf *bytes.Buffer) error {
 		// the caller's word: it buys no more than a step before bytes have come.
 		buf.Grow(int(min(r.ContentLength, maxPooledBytes)) + bytes.MinRead)
 	}
+	if a, ok := w.(*answer); ok {
+		w = a.ResponseWriter // the reader tells the server, whose own type it looks for
+	}
 	_, err := buf.ReadFrom(http.MaxBytesReader(w, r.Body, queue.MaxRequestBytes))
 	var tooLarge *http.MaxBytesError
+	var known *queue.Error
 	switch {
 	case err == nil:
 		return nil
 	case errors.As(err, &tooLarge):
 		return queue.TooLarge("request", queue.MaxRequestBytes, queue.MaxRequestBytes+1)
+	case errors.As(err, &known):
+		return err
 	case r.Context().Err() != nil || errors.Is(err, io.ErrUnexpectedEOF):
 		return &queue.Error{Op: "read request", Kind: queue.KindCanceled, Err: err}
 	}

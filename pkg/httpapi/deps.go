@@ -95,6 +95,9 @@ type Deps struct {
 	Objects http.Handler
 	// Spec is the text of GET /v1/openapi.yaml.
 	Spec []byte
+	// Patience is how long a caller may be silent while its body is awaited, or may leave its answer
+	// untaken, before the call is given up; 0 means DefaultPatience.
+	Patience time.Duration
 	// BaseURL, such as "https://queue.example.com", completes presigned URLs that are paths; empty
 	// means the scheme and host of the request.
 	BaseURL string

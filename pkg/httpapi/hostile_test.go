@@ -161,6 +161,8 @@ func TestHostileQueries(t *testing.T) {
 		"/v1/topics/orders/segments/" + segment + "/records?wait=NaN":                      "wait",
 		"/v1/topics/orders/segments/" + segment + "/records?wait=Inf":                      "wait",
 		"/v1/topics/orders/segments/" + segment + "/records?wait=1e99":                     "wait",
+		"/v1/topics/orders/segments/" + segment + "/records?wait=0x1p-2":                   "wait",
+		"/v1/topics/orders/segments/" + segment + "/records?wait=1_0":                      "wait",
 		"/v1/topics/orders/segments/" + segment + "/records?wait=":                         "wait",
 		"/v1/topics/orders/segments/" + segment + "/records?offset=x":                      "offset",
 	} {
@@ -201,6 +203,7 @@ func TestHostileFields(t *testing.T) {
 		{"PATCH " + sub, `{"start":"latest"}`, "start", nil},
 		{"POST " + sub + "/seek", `{}`, "to", nil},
 		{"POST " + sub + "/seek", `{"to":5}`, "to", nil},
+		{"POST " + sub + "/seek", `{"to":{"` + string(segmentA) + `":null}}`, "to", nil},
 		{"POST " + sub + "/claims", `{"max_messages":0}`, "max_messages", float64(queue.MaxClaimMessages)},
 		{"POST " + sub + "/claims", `{"max_messages":-99999999999999999999}`, "max_messages", float64(queue.MaxClaimMessages)},
 		{"POST " + sub + "/claims", `{"max_messages":1.5}`, "max_messages", nil},
@@ -235,7 +238,7 @@ func TestHostileFields(t *testing.T) {
 		{"PATCH /v1/topics/orders/delayed/" + delayedID().String(), `{}`, "request", nil},
 		{"PATCH /v1/topics/orders/delayed/" + delayedID().String(), `{"body":"a","body_base64":"YQ=="}`, "body_base64", nil},
 		{"PATCH /v1/topics/orders/delayed/" + delayedID().String(), `{"delay":-1}`, "delay", 0.0},
-		{"PATCH /v1/topics/orders/delayed/" + delayedID().String(), `{"headers":{"":"x"}}`, "headers name", nil},
+		{"PATCH /v1/topics/orders/delayed/" + delayedID().String(), `{"headers":{"":"x"}}`, "headers", nil},
 	} {
 		method, target, _ := strings.Cut(c.call, " ")
 		got := newAPI().do(t, method, target, c.body)
@@ -289,6 +292,22 @@ func TestHostileBatchHeaders(t *testing.T) {
 		got := newAPI().do(t, "POST", "/v1/topics/orders/messages", "batch", append([]string{"Content-Type", wire.MediaTypeBatch}, h...)...)
 		if got.StatusCode != 400 || got.fault().Details == nil || got.fault().Details.Field == "" {
 			t.Errorf("%q: %d %s", h, got.StatusCode, got.body)
+		}
+	}
+}
+
+// TestProducerHeadersBesideJSON: they would do nothing there, and whoever sends them believes that a
+// retry is safe.
+func TestProducerHeadersBesideJSON(t *testing.T) {
+	for path, body := range map[string]string{
+		"/v1/topics/orders/messages":   `{"messages":[{}]}`,
+		"/v1/topics/orders/references": `{"references":[{"object":"uploads/a","format":"payload"}]}`,
+	} {
+		for _, name := range []string{"Spillway-Producer-Id", "Spillway-Producer-Sequence"} {
+			got := newAPI().do(t, "POST", path, body, name, "1")
+			if e := got.fault(); got.StatusCode != 400 || e.Details == nil || e.Details.Field != name {
+				t.Errorf("%s %s: %d %s", path, name, got.StatusCode, got.body)
+			}
 		}
 	}
 }

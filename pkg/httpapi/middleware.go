@@ -29,12 +29,13 @@ const (
 // answer is the response of one call: it remembers what was sent.
 type answer struct {
 	http.ResponseWriter
-	id      string
-	status  int
-	sent    int64
-	code    queue.Code
-	err     error
-	started bool
+	patience *patience
+	id       string
+	status   int
+	sent     int64
+	code     queue.Code
+	err      error
+	started  bool
 	// cut: what was sent is not whole.
 	cut bool
 }
@@ -47,6 +48,7 @@ func (a *answer) WriteHeader(status int) {
 	if !a.started {
 		a.started, a.status = true, status
 	}
+	a.patience.beforeWrite()
 	a.ResponseWriter.WriteHeader(status)
 }
 
@@ -55,29 +57,45 @@ func (a *answer) Write(b []byte) (int, error) {
 	if !a.started {
 		a.WriteHeader(http.StatusOK)
 	}
-	n, err := a.ResponseWriter.Write(b)
-	a.sent += int64(n)
-	return n, err
+	n := 0
+	for first := true; first || n < len(b); first = false {
+		a.patience.beforeWrite()
+		part, err := a.ResponseWriter.Write(b[n:min(n+writeBytes, len(b))])
+		n += part
+		a.sent += int64(part)
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
 }
 
 // counted is a request body that counts what was read of it.
 type counted struct {
 	io.ReadCloser
-	n int64
+	patience *patience
+	n        int64
 }
 
 // Read implements io.Reader.
 func (c *counted) Read(p []byte) (int, error) {
+	c.patience.beforeRead(c.n)
 	n, err := c.ReadCloser.Read(p)
 	c.n += int64(n)
-	return n, err
+	return n, c.patience.afterRead(err)
 }
 
 // ServeHTTP implements http.Handler.
-func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *server) ServeHTTP(w http.ResponseWriter, original *http.Request) {
+	// A copy, because the server looks at its own request's body when the call is over: it closes a
+	// connection gently whose body was not read, so that the answer is not lost in a reset; of a
+	// body that was put in its place it would know nothing.
+	r := new(http.Request)
+	*r = *original
 	start := s.Clock()
-	a := &answer{ResponseWriter: w, id: s.requestID(r)}
-	body := &counted{ReadCloser: http.NoBody}
+	waits := newPatience(w, r, s.Patience)
+	a := &answer{ResponseWriter: w, patience: waits, id: s.requestID(r)}
+	body := &counted{ReadCloser: http.NoBody, patience: waits}
 	if r.Body != nil {
 		body.ReadCloser = r.Body
 	}
@@ -107,6 +125,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.noRoute(a, r)
 	default:
 		s.mux.ServeHTTP(a, r)
+		original.Pattern = r.Pattern
 	}
 }
 

@@ -43,7 +43,7 @@ func (s *server) produce(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	req := produce.Request{Topic: topic, Messages: make([]produce.Message, len(in.Messages))}
-	if req.Guard, err = guard(r, in.Producer, buf.Bytes()); err != nil {
+	if req.Guard, err = jsonGuard(r, in.Producer, buf.Bytes()); err != nil {
 		return err
 	}
 	for i := range in.Messages {
@@ -102,6 +102,17 @@ func headerProducer(r *http.Request) (*wire.Producer, error) {
 		return nil, queue.Invalid(wire.HeaderProducerSequence, uint64(queue.MaxOffset), "must be a whole number of 1 to %d", uint64(queue.MaxOffset))
 	}
 	return &wire.Producer{ID: id[0], Sequence: &n}, nil
+}
+
+// jsonGuard is guard for a JSON body, whose producer stands in it. Headers that meant to name one would
+// do nothing, and the caller would retry in the belief that they did.
+func jsonGuard(r *http.Request, p *wire.Producer, body []byte) (produce.Guard, error) {
+	for _, name := range []string{wire.HeaderProducerID, wire.HeaderProducerSequence} {
+		if len(r.Header.Values(name)) > 0 {
+			return produce.Guard{}, queue.Invalid(name, nil, "goes with an encoded batch; a JSON body has a producer object")
+		}
+	}
+	return guard(r, p, body)
 }
 
 // guard reads what makes a call safe to repeat.
@@ -303,7 +314,10 @@ func (s *server) createUploads(w http.ResponseWriter, r *http.Request) error {
 	var terms []blob.Terms
 	var places []int // of terms, in the call
 	for i, o := range in.Objects {
-		t, err := termsOf(&o.Size, o.Checksum)
+		t, err := termsOf(o.Size, o.Checksum)
+		if o.Size == nil {
+			err = queue.Invalid("size", nil, "is needed")
+		}
 		if err != nil {
 			out.Uploads[i].Error = wire.ErrorOf(err)
 			continue
@@ -370,7 +384,7 @@ func (s *server) submitReferences(w http.ResponseWriter, r *http.Request) error 
 		return err
 	}
 	req := produce.ReferencesRequest{Topic: topic, References: make([]produce.Reference, len(in.References))}
-	if req.Guard, err = guard(r, in.Producer, buf.Bytes()); err != nil {
+	if req.Guard, err = jsonGuard(r, in.Producer, buf.Bytes()); err != nil {
 		return err
 	}
 	for i := range in.References {

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"math"
 	"net/http"
 	"net/url"
@@ -75,8 +76,10 @@ func (q query) seconds(name string, hi time.Duration) (time.Duration, error) {
 	if !q.has(name) {
 		return 0, nil
 	}
-	f, err := strconv.ParseFloat(q.text(name), 64)
-	if err != nil && !math.IsInf(f, 0) {
+	text := q.text(name)
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil && !math.IsInf(f, 0) || !json.Valid([]byte(text)) {
+		// ParseFloat alone knows numbers that JSON does not: 0x1p-2, 1_0, Inf.
 		return 0, queue.Invalid(name, hi.Seconds(), "must be a number of seconds")
 	}
 	return queue.Seconds(name, clamp(f), 0, hi)

@@ -102,6 +102,9 @@ func New(d Deps) http.Handler {
 	if d.Logger == nil {
 		d.Logger = slog.New(slog.DiscardHandler)
 	}
+	if d.Patience == 0 {
+		d.Patience = DefaultPatience
+	}
 	s := &server{
 		Deps: d, mux: http.NewServeMux(), tokenHash: sha256.Sum256([]byte(d.Token)),
 		json:    strictjson.New(strictjson.Limits{Depth: queue.MaxJSONDepth, Items: queue.MaxBatchRecords}),

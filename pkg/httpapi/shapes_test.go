@@ -1,9 +1,11 @@
 package httpapi_test
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"net/http/httptest"
 	"reflect"
 	"slices"
 	"testing"
@@ -12,6 +14,7 @@ import (
 	"github.com/spillway-mq/spillway/pkg/batch"
 	"github.com/spillway-mq/spillway/pkg/blob"
 	"github.com/spillway-mq/spillway/pkg/consume"
+	"github.com/spillway-mq/spillway/pkg/httpapi"
 	"github.com/spillway-mq/spillway/pkg/httpapi/wire"
 	"github.com/spillway-mq/spillway/pkg/produce"
 	"github.com/spillway-mq/spillway/pkg/queue"
@@ -198,7 +201,9 @@ func TestOneBadEntryDoesNotFailTheOthers(t *testing.T) {
 		"no ttl":            {"messages", "messages", `{"ttl":0}`, `{}`, "ttl"},
 		"huge delay":        {"messages", "messages", `{"delay":1e308}`, `{"delay":0}`, "delay"},
 		"infinite delay":    {"messages", "messages", `{"delay":1e999}`, `{}`, "delay"},
-		"control in name":   {"messages", "messages", `{"headers":{"a\u0000":"b"}}`, `{"headers":{"a":"b"}}`, "headers name"},
+		"control in name":   {"messages", "messages", `{"headers":{"a\u0000":"b"}}`, `{"headers":{"a":"b"}}`, "headers"},
+		"absent size":       {"uploads", "objects", `{}`, `{"size":0}`, "size"},
+		"null size":         {"uploads", "objects", `{"size":null}`, `{"size":0}`, "size"},
 		"negative size":     {"uploads", "objects", `{"size":-1}`, `{"size":0}`, "size"},
 		"huge size":         {"uploads", "objects", `{"size":99999999999999999999}`, `{"size":1}`, "size"},
 		"checksum":          {"uploads", "objects", `{"size":1,"checksum":"md5:00"}`, `{"size":1}`, "checksum"},
@@ -226,6 +231,25 @@ func TestOneBadEntryDoesNotFailTheOthers(t *testing.T) {
 		if len(list) != 2 || list[0].Error != nil || list[0].ID+list[0].Object == "" || list[1].Error == nil || list[1].Error.Details.Field != c.field {
 			t.Errorf("%s: %s", name, w)
 		}
+	}
+}
+
+// gone has no topic any more.
+type gone struct{ httpapi.Delayed }
+
+// Count implements httpapi.Delayed.
+func (gone) Count(context.Context, string, int) (int, bool, error) {
+	return 0, false, &queue.Error{Kind: queue.KindNotFound, Code: queue.CodeTopicNotFound}
+}
+
+// TestCreatedAndDeletedAtOnce: a topic that is gone when its delayed messages are counted was created.
+func TestCreatedAndDeletedAtOnce(t *testing.T) {
+	d := new(fakes).deps()
+	d.Delayed = gone{d.Delayed}
+	w := httptest.NewRecorder()
+	httpapi.New(d).ServeHTTP(w, httptest.NewRequest("PUT", "/v1/topics/orders", nil))
+	if w.Code != 201 {
+		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
 

@@ -213,6 +213,11 @@ const maxCounted = 10_000
 // asks no store where the topic was never delayed.
 func (s *server) delayedCount(r *http.Request, st topics.Status) (n int, more bool, err error) {
 	n, more, err = s.Delayed.Count(r.Context(), st.Name, maxCounted)
+	if queue.Is(err, queue.KindNotFound) {
+		// Deleted since: what the call did, and what the topic was, is true all the same. To tell
+		// who created it that there is no such topic would not be.
+		return 0, false, nil
+	}
 	return n, more, err
 }
 

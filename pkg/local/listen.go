@@ -3,6 +3,7 @@ package local
 import (
 	"net"
 	"net/netip"
+	"sync"
 
 	"github.com/spillway-mq/spillway/pkg/queue"
 )
@@ -28,4 +29,61 @@ func isLoopback(host string) bool {
 	}
 	addr, err := netip.ParseAddr(host)
 	return err == nil && addr.IsLoopback()
+}
+
+// reservedFiles are kept from connections, so that a crowd of clients cannot keep the stores from
+// opening theirs.
+const reservedFiles = 256
+
+// boundConnections lets as many connections in at once as leave the process files to work with; the
+// others wait in the system's queue.
+func boundConnections(l net.Listener) net.Listener {
+	files := maxOpenFiles()
+	if files == 0 {
+		return l
+	}
+	return newBounded(l, max(1, files-min(reservedFiles, files/2)))
+}
+
+type bounded struct {
+	net.Listener
+	slots  chan struct{} // holds a token for each open connection
+	closed chan struct{}
+	once   sync.Once
+}
+
+func newBounded(l net.Listener, n int) *bounded {
+	return &bounded{Listener: l, slots: make(chan struct{}, n), closed: make(chan struct{})}
+}
+
+// Accept implements net.Listener.
+func (b *bounded) Accept() (net.Conn, error) {
+	select {
+	case b.slots <- struct{}{}:
+	case <-b.closed:
+		return nil, net.ErrClosed
+	}
+	conn, err := b.Listener.Accept()
+	if err != nil {
+		<-b.slots
+		return nil, err
+	}
+	return &boundedConn{Conn: conn, leave: sync.OnceFunc(func() { <-b.slots })}, nil
+}
+
+// Close implements net.Listener.
+func (b *bounded) Close() error {
+	b.once.Do(func() { close(b.closed) })
+	return b.Listener.Close()
+}
+
+type boundedConn struct {
+	net.Conn
+	leave func()
+}
+
+// Close implements net.Conn.
+func (c *boundedConn) Close() error {
+	defer c.leave()
+	return c.Conn.Close()
 }

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -126,13 +125,17 @@ func (s *Server) openStores(o Options) (key [signedurl.KeyBytes]byte, err error)
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return key, &queue.Error{Op: "open data folder", Subject: o.Dir, Kind: queue.KindDenied, Message: "the folder cannot be made", Err: err}
 	}
-	if s.files, err = fileblob.Open(filepath.Join(o.Dir, "objects"), time.Now, fileblob.Options{}); err != nil {
+	at := layoutOf(o.Dir)
+	if err := at.checkUsed(); err != nil {
 		return key, err
 	}
-	if s.meta, err = boltmeta.Open(filepath.Join(o.Dir, "meta.db"), boltmeta.Options{}); err != nil {
+	if s.files, err = fileblob.Open(at.objects, time.Now, fileblob.Options{}); err != nil {
 		return key, err
 	}
-	return signedurl.LoadOrCreateKey(filepath.Join(o.Dir, "url.key"), rand.Reader)
+	if s.meta, err = boltmeta.Open(at.meta, boltmeta.Options{}); err != nil {
+		return key, err
+	}
+	return signedurl.LoadOrCreateKey(at.key, rand.Reader)
 }
 
 func (s *Server) closeStores() error {
@@ -167,7 +170,7 @@ func (s *Server) serve(listener net.Listener, o Options, key [signedurl.KeyBytes
 	s.background.Go(func() { s.compact(base, system.Compact) })
 	go func() {
 		defer close(s.done)
-		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.http.Serve(boundConnections(listener)); !errors.Is(err, http.ErrServerClosed) {
 			s.serveErr = fmt.Errorf("serve %s: %w", listener.Addr(), err)
 		}
 	}()
@@ -223,12 +226,13 @@ func (s *Server) compact(ctx context.Context, compactor *compact.Service) {
 	}
 }
 
-// ready is what /readyz asks: it is red from the moment that Close is called, before anything ends.
+// ready is what /readyz asks: it is red from the moment that Close is called, before anything ends, and
+// while the stores can take no writes as far as that can be seen.
 func (s *Server) ready(context.Context) error {
 	if s.draining.Load() {
 		return &queue.Error{Op: "serve", Kind: queue.KindUnavailable, Message: "the server is stopping"}
 	}
-	return nil
+	return s.meta.Ready()
 }
 
 // URL is where the server answers: "http://127.0.0.1:8080".

@@ -290,7 +290,7 @@ func TestUploadByReference(t *testing.T) {
 	call(t, s, "PUT", "/v1/topics/t/subscriptions/s", struct{}{}, &map[string]any{})
 	payload := bytes.Repeat([]byte("spillway "), 100_000)
 	var up wire.UploadsAnswer
-	call(t, s, "POST", "/v1/topics/t/uploads", wire.UploadsRequest{Objects: []wire.ObjectIn{{Size: int64(len(payload))}}}, &up)
+	call(t, s, "POST", "/v1/topics/t/uploads", wire.UploadsRequest{Objects: []wire.ObjectIn{{Size: wire.Of(int64(len(payload)))}}}, &up)
 	put := func(body []byte) int {
 		req, _ := http.NewRequest(up.Uploads[0].Method, up.Uploads[0].URL, bytes.NewReader(body))
 		for k, v := range up.Uploads[0].Headers {

@@ -23,7 +23,9 @@ type Head struct {
 	// of the tail's refs follow from their counts, so that an append need not know its offset.
 	TailFirst queue.Offset
 	Tail      []Ref
-	// LastAppend is the commit time of the last append, by the clock of whoever made it.
+	// LastAppend is the latest commit time of all appends, by the clocks of those who made them. A store
+	// may round it up by less than a second: nothing was appended later, and DynamoDB cannot keep a
+	// maximum without making commits of the same moment conflict.
 	LastAppend queue.Millis
 	Producers  map[string]ProducerState
 	Load       Load

@@ -27,6 +27,10 @@ func Present() Condition { return Condition{kind: condPresent} }
 // At holds if the record has exactly this version.
 func At(v Version) Condition { return Condition{kind: condVersion, version: v} }
 
+// Version is the version that At asks for; not ok for the other conditions. Drivers that state the
+// condition to their store need it.
+func (c Condition) Version() (Version, bool) { return c.version, c.kind == condVersion }
+
 // Holds reports whether the condition holds for cur, and if not, why.
 func (c Condition) Holds(cur *Item) (Reason, bool) {
 	switch c.kind {

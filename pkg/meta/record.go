@@ -302,7 +302,7 @@ type Attempt struct {
 	// Deadline is when the try that holds the record is void at the latest.
 	Deadline queue.Millis `json:"deadline"`
 	// Delayed is the answer for the call's delayed messages: set in the transaction that puts
-	// their entries.
+	// their entries. Of a call whose entries take several transactions it is how far they are.
 	Delayed []byte `json:"delayed,omitempty"`
 	// Answer is the call's answer once it has one.
 	Answer []byte `json:"answer,omitempty"`

@@ -17,7 +17,7 @@ func (c *call) answer() Answer {
 		}
 		run := Run{First: pos, Count: 1, Err: r.err}
 		if r.err == nil {
-			run.Created, run.Visible, run.Expires, run.Warnings = c.created, r.visible, r.expires, r.warnings
+			run.Created, run.Visible, run.Expires, run.Warnings = r.created, r.visible, r.expires, r.warnings
 			if run.ID = r.id; r.delayed != nil {
 				id := *r.delayed
 				run.Delayed, run.ID = &id, queue.MessageID{}
@@ -33,7 +33,7 @@ func follows(run *Run, r *result) bool {
 	if run.Err != nil || r.err != nil {
 		return false
 	}
-	if run.Visible != r.visible || run.Expires != r.expires || !slices.Equal(run.Warnings, r.warnings) {
+	if run.Created != r.created || run.Visible != r.visible || run.Expires != r.expires || !slices.Equal(run.Warnings, r.warnings) {
 		return false
 	}
 	if run.Delayed != nil {

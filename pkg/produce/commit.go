@@ -1,8 +1,10 @@
 package produce
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -46,16 +48,14 @@ func (c *call) putObject(ctx context.Context, now, later []part) error {
 		return nil
 	}
 	if len(c.object) > queue.InlinePayloadBytes {
-		key, err := c.Blob.Create(ctx, blob.PrefixBatches, c.object)
+		key, err := c.createObject(ctx)
 		if err != nil {
 			return err
 		}
 		c.place(key, false)
 		return nil
 	}
-	// Ids rise with time, so that the embedded store fills its pages one after another. The rest is
-	// random also where the call's nonce is not: a first try's payload may hold other bytes.
-	id := fmt.Sprintf("%012x-%s", int64(c.created), c.IDs.ID())
+	id := c.objectName()
 	c.payload = &meta.Payload{ID: id, Data: c.object}
 	c.place(id, true)
 	if len(later) == 0 && len(c.shares(now)) == 1 {
@@ -64,7 +64,7 @@ func (c *call) putObject(ctx context.Context, now, later []part) error {
 	put := meta.Put{Record: c.payload, If: meta.Absent(), Version: meta.NewVersion(c.IDs)}
 	_, err := c.Meta.Apply(ctx, put)
 	if queue.Is(err, queue.KindOutcomeUnknown) {
-		// The id is random, so a record under it is ours.
+		// A record under the id is ours, or a first try's with the same bytes.
 		_, err = c.Meta.Apply(ctx, put)
 	}
 	if err != nil && !meta.IsRefused(err, meta.ReasonExists) {
@@ -72,6 +72,35 @@ func (c *call) putObject(ctx context.Context, now, later []part) error {
 	}
 	c.payload = nil
 	return nil
+}
+
+// objectName names the call's bytes. Names rise with time, so that the embedded store fills its pages one
+// after another. The rest is random; but under an Idempotency-Key it follows from the call and its bytes:
+// then tries that put the same bytes append the same refs, and a head knows the request of a first try
+// that arrives after the second one. (A producer's heads know its sequence.)
+func (c *call) objectName() string {
+	rest := ""
+	if c.guard != nil && c.guard.producer == "" {
+		sum := sha256.Sum256(append(c.nonce[:], c.object...))
+		rest = string(queue.EntryIDOf([16]byte(sum[:16])))
+	} else {
+		rest = c.IDs.ID()
+	}
+	return fmt.Sprintf("%012x-%s", int64(c.created), rest)
+}
+
+// createObject puts the call's bytes in the blob store.
+func (c *call) createObject(ctx context.Context) (string, error) {
+	if c.guard == nil || c.guard.producer != "" {
+		return c.Blob.Create(ctx, blob.PrefixBatches, c.object)
+	}
+	key := blob.PrefixBatches + c.objectName()
+	terms := blob.Terms{Size: int64(len(c.object)), CRC32C: blob.CRC32C(c.object), HasCRC32C: true}
+	_, err := c.Blob.Put(ctx, key, bytes.NewReader(c.object), terms)
+	if queue.Is(err, queue.KindExists) {
+		err = nil // a first try put the same bytes
+	}
+	return key, err
 }
 
 func (c *call) place(object string, inline bool) {
@@ -218,7 +247,9 @@ func (c *call) commitShare(ctx context.Context, sh share) (moved []part) {
 	off := done.Offset
 	for _, p := range sh.parts {
 		for _, rec := range p.records() {
-			c.results[rec.pos].id = queue.MessageID{Segment: sh.segment.ID, Offset: off}
+			r := &c.results[rec.pos]
+			r.id = queue.MessageID{Segment: sh.segment.ID, Offset: off}
+			r.committedAt(done.At)
 			off++
 		}
 	}

@@ -15,17 +15,18 @@ const (
 // putDelayed puts parts in the delayed index: one entry for each run of messages with one visible
 // and one expiry time. A guarded call puts all its entries and the note that it did so in one
 // transaction, which is what makes it safe to repeat: an entry may be promoted and gone by the time
-// of the retry, so its absence says nothing.
+// of the retry, so its absence says nothing. More entries than a transaction takes go in several, each
+// with its note.
 func (c *call) putDelayed(ctx context.Context, parts []part) error {
-	if c.guard != nil && c.guard.delayedDone(c, parts) {
-		return nil
-	}
-	if c.guard != nil && len(parts) > maxEntriesPerWrite {
-		return queue.Invalid("messages", maxEntriesPerWrite, "of a producer with sequence or under an Idempotency-Key may have at most %d different visible times", maxEntriesPerWrite)
-	}
 	if c.Clock.Millis() > c.deadline {
 		// We have stalled since the object was put; it may have been swept.
 		return &queue.Error{Op: "produce", Subject: c.topic.Name, Kind: queue.KindUnavailable, Message: "the call took too long and is void"}
+	}
+	if c.guard != nil && len(parts) > maxEntriesPerWrite {
+		return c.guard.putMany(ctx, c, parts)
+	}
+	if c.guard != nil && c.guard.delayedDone(c, parts) {
+		return nil
 	}
 	var entries []meta.Op
 	for i, p := range parts {
@@ -78,6 +79,9 @@ func (c *call) putEntries(ctx context.Context, entries []meta.Op) error {
 		_, err = c.Meta.Apply(ctx, entries[0])
 	} else {
 		_, err = c.Meta.Transact(ctx, entries)
+	}
+	if meta.IsRefused(err, meta.ReasonExists) {
+		return nil // ids are random: the store's client sent our own put twice
 	}
 	if !queue.Is(err, queue.KindOutcomeUnknown) {
 		return err

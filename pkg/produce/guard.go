@@ -110,6 +110,10 @@ func (c *call) beginKey(ctx context.Context, g Guard) (Answer, bool, error) {
 	case err == nil:
 		c.guard.version = put.Version
 		return Answer{}, false, nil
+	case isRefused && refused.Current != nil && refused.Current.Version == put.Version:
+		// The store's client sent our own put twice.
+		c.guard.version = put.Version
+		return Answer{}, false, nil
 	case isRefused && refused.Current != nil:
 		return c.secondTry(ctx, refused.Current, fresh)
 	case queue.Is(err, queue.KindOutcomeUnknown):
@@ -149,10 +153,15 @@ func (c *call) secondTry(ctx context.Context, item *meta.Item, fresh *meta.Attem
 	}
 	put := meta.Put{Record: &next, If: meta.At(item.Version), Version: meta.NewVersion(c.IDs)}
 	if _, err := c.Meta.Apply(ctx, put); err != nil {
-		if _, isRefused := meta.AsRefused(err); isRefused {
+		r, isRefused := meta.AsRefused(err)
+		switch {
+		case isRefused && r.Current != nil && r.Current.Version == put.Version:
+			// The store's client sent our own put twice.
+		case isRefused:
 			return Answer{}, false, inProgress(c.topic.Name, time.Second)
+		default:
+			return Answer{}, false, err
 		}
-		return Answer{}, false, err
 	}
 	c.guard = &guarded{attempt: &next, version: put.Version}
 	c.nonce, c.created = next.Nonce, next.Created
@@ -173,7 +182,9 @@ func (g *guarded) delayedDone(c *call, parts []part) bool {
 	}
 	stored, err := decodeAnswer(g.attempt.Delayed)
 	if err != nil {
-		return false
+		// The note of a call with more entries (putMany): these are other messages.
+		c.refuse(parts, usedBefore(c.topic.Name))
+		return true
 	}
 	for _, run := range stored.Runs {
 		for i := range run.Count {
@@ -187,10 +198,7 @@ func (g *guarded) delayedDone(c *call, parts []part) bool {
 	for _, p := range parts {
 		for _, rec := range p.records() {
 			if c.results[rec.pos].delayed == nil {
-				c.results[rec.pos].err = &queue.Error{
-					Op: "produce", Subject: c.topic.Name, Kind: queue.KindConflict, Code: queue.CodeSequenceOutOfOrder,
-					Field: "producer.sequence", Message: "the sequence was used for other messages before",
-				}
+				c.results[rec.pos].err = usedBefore(c.topic.Name)
 			}
 		}
 	}
@@ -209,8 +217,13 @@ func (g *guarded) putEntries(ctx context.Context, c *call, entries []meta.Op) er
 	if err != nil {
 		return err
 	}
+	return g.putNoted(ctx, c, data, entries)
+}
+
+// putNoted puts entries and, in the same transaction, a note of them in the attempt record.
+func (g *guarded) putNoted(ctx context.Context, c *call, note []byte, entries []meta.Op) error {
 	next := *g.attempt
-	next.Delayed = data
+	next.Delayed = note
 	if next.Expires == 0 || g.producer != "" {
 		next.Expires = c.created.Add(queue.ProducerWindow)
 	}
@@ -218,11 +231,14 @@ func (g *guarded) putEntries(ctx context.Context, c *call, entries []meta.Op) er
 	if g.version != 0 {
 		put.If = meta.At(g.version)
 	}
-	_, err = c.Meta.Transact(ctx, append([]meta.Op{put}, entries...))
+	_, err := c.Meta.Transact(ctx, append([]meta.Op{put}, entries...))
 	if queue.Is(err, queue.KindOutcomeUnknown) {
 		if item, gerr := c.Meta.Get(ctx, next.Key()); gerr == nil && item.Version == put.Version {
 			err = nil
 		}
+	}
+	if r, ok := meta.AsRefused(err); ok && r.Current != nil && r.Current.Version == put.Version {
+		err = nil // the store's client sent our own transaction twice
 	}
 	if err != nil {
 		if r, ok := meta.AsRefused(err); ok {

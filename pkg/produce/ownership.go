@@ -23,6 +23,16 @@ func (c *call) own(now, later []part) {
 			object += uint32(p.count) // #nosec G115 -- bounded by MaxBatchRecords
 		}
 	}
+	if c.guard != nil && c.guard.producer == "" {
+		// Tries under one Idempotency-Key share the object, and may differ in what they refuse: all
+		// that any of them may own counts.
+		object = 0
+		for _, u := range c.units {
+			if u.own {
+				object += uint32(len(u.records)) // #nosec G115 -- bounded by MaxBatchRecords
+			}
+		}
+	}
 	for _, u := range c.units {
 		if u.own {
 			u.ref.Total = object

@@ -139,7 +139,7 @@ func (w *world) bodies(topic string) map[string]string {
 func (w *world) entries(topic string) []*meta.Delayed {
 	w.t.Helper()
 	m, _ := w.topics.Open(context.Background(), topic)
-	page, err := w.meta.Query(context.Background(), meta.Range{PK: meta.DelayedPK(m.ID(), 0), To: meta.DelayedEnd, Limit: 100})
+	page, err := w.meta.Query(context.Background(), meta.Range{PK: meta.DelayedPK(m.ID(), 0), To: meta.DelayedEnd, Limit: meta.MaxQueryLimit})
 	if err != nil {
 		w.t.Fatal(err)
 	}

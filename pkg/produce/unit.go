@@ -33,10 +33,21 @@ type record struct {
 type result struct {
 	err      error
 	warnings []Warning
-	visible  queue.Millis
-	expires  queue.Millis
-	id       queue.MessageID
-	delayed  *queue.DelayedID
+	// created is the call's time, or, of what an earlier try committed, that try's.
+	created queue.Millis
+	visible queue.Millis
+	expires queue.Millis
+	id      queue.MessageID
+	delayed *queue.DelayedID
+}
+
+// committedAt gives a message that went to a segment the times that it has there: those of the try that
+// committed it, which may have been an earlier one.
+func (r *result) committedAt(at queue.Millis) {
+	if r.expires != 0 {
+		r.expires = r.expires.Add(at.Sub(r.created))
+	}
+	r.created, r.visible = at, at
 }
 
 // class is what decides where a message goes, apart from its slot.
@@ -79,7 +90,7 @@ func (c *call) times(delay time.Duration, hasDelay bool, ttl time.Duration) (cla
 // accept notes what is known of a message before it is committed.
 func (c *call) accept(pos int, cl class, warnings []Warning) {
 	r := &c.results[pos]
-	r.expires, r.warnings = cl.expires, warnings
+	r.created, r.expires, r.warnings = c.created, cl.expires, warnings
 	if r.visible = cl.visible; r.visible == 0 {
 		r.visible = c.created
 	}

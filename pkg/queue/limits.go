@@ -58,8 +58,10 @@ const (
 	MaxCommitRefBytes = 128 << 10
 	// MaxHeadProducers bounds the idempotent producers that one head remembers.
 	MaxHeadProducers = 512
-	// ProducerWindow is how long a head remembers an idle idempotent producer at least.
-	ProducerWindow = 15 * time.Minute
+	// ProducerWindow is how long a head remembers an idle idempotent producer; where more than
+	// MaxHeadProducers are active, MinProducerWindow at least.
+	ProducerWindow    = 15 * time.Minute
+	MinProducerWindow = 4 * time.Minute
 	// LoadBuckets is the number of buckets of a head's slot histogram.
 	LoadBuckets = 16
 
@@ -125,7 +127,7 @@ const (
 	// ClockSlack is how far apart the clocks of one system's processes may be.
 	ClockSlack = time.Minute
 	// MaxCommitDelay bounds how far past its own time a commit may still be tried again.
-	MaxCommitDelay = 10 * time.Minute
+	MaxCommitDelay = 15 * time.Minute
 	// WorkRolls: one in so many rolls leaves a note for the compactor.
 	WorkRolls = 8
 	// CommitTimeout is how long one commit may take from its start to its head update; a head

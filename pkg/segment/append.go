@@ -33,6 +33,8 @@ type Committed struct {
 	Count int
 	// Repeated: the refs were there already, by an earlier call.
 	Repeated bool
+	// At is the commit time that the messages have: the first commit's, if Repeated.
+	At queue.Millis
 }
 
 const (
@@ -86,6 +88,9 @@ func (l *Log) Append(ctx context.Context, c Commit) (Committed, error) {
 	if t.unknown {
 		return Committed{}, l.fail(c, queue.KindOutcomeUnknown, "the store did not say whether it appended", err)
 	}
+	if _, refused := meta.AsRefused(err); !refused && err != nil {
+		return Committed{}, err // the store knows better than we why it would not
+	}
 	return Committed{}, l.fail(c, queue.KindThrottled, "too much contention on the segment", err)
 }
 
@@ -108,7 +113,7 @@ func (t *try) once(ctx context.Context) (done Committed, again bool, err error) 
 			// writer dies before it, whoever finds the tail full rolls.
 			_ = t.log.Roll(ctx, head)
 		}
-		return Committed{Offset: res.Offset, Count: t.count()}, false, nil
+		return Committed{Offset: res.Offset, Count: t.count(), At: t.op.At}, false, nil
 	}
 	if refused, ok := meta.AsRefused(err); ok {
 		return t.refused(ctx, refused)
@@ -162,11 +167,11 @@ func (t *try) refused(ctx context.Context, r *meta.Refused) (done Committed, aga
 		return Committed{}, true, r
 	case meta.ReasonDuplicate:
 		// The refs of a commit are appended together, so the first one's place is the commit's.
-		off, _, found := head.Find(t.op.Refs[0].ID, t.op.Refs[0].First)
+		off, ref, found := head.Find(t.op.Refs[0].ID, t.op.Refs[0].First)
 		if !found {
 			return Committed{}, false, t.log.fail(t.commit, queue.KindCorrupt, "the tail holds a part of the commit", r)
 		}
-		return Committed{Offset: off, Count: t.count(), Repeated: !t.unknown}, false, nil
+		return Committed{Offset: off, Count: t.count(), Repeated: !t.unknown, At: ref.Created}, false, nil
 	case meta.ReasonSequence:
 		return t.repeated(head, r)
 	case meta.ReasonLate, meta.ReasonUnseen:
@@ -184,6 +189,22 @@ func (t *try) refused(ctx context.Context, r *meta.Refused) (done Committed, aga
 		return Committed{}, true, r
 	case meta.ReasonProducers:
 		return t.forget(ctx, head, r)
+	case meta.ReasonSealed, meta.ReasonEpoch:
+		// An earlier request of ours may have been in time. Who is told of the seal appends elsewhere.
+		if off, ref, found := head.Find(t.op.Refs[0].ID, t.op.Refs[0].First); found {
+			return Committed{Offset: off, Count: t.count(), Repeated: !t.unknown, At: ref.Created}, false, nil
+		}
+		if !t.unknown {
+			return Committed{}, false, r
+		}
+		done, found, err := t.look(ctx)
+		switch {
+		case err != nil:
+			return Committed{}, false, t.log.fail(t.commit, queue.KindOutcomeUnknown, "reading after a lost answer", err)
+		case found:
+			return done, false, nil
+		}
+		return Committed{}, false, r
 	default:
 		return Committed{}, false, r
 	}
@@ -199,17 +220,22 @@ func (t *try) repeated(head *meta.Head, r *meta.Refused) (Committed, bool, error
 			Message: "the producer's sequence is older than its last one",
 		}
 	}
-	return Committed{Offset: last.First, Count: int(last.Count), Repeated: !t.unknown}, false, nil
+	return Committed{Offset: last.First, Count: int(last.Count), Repeated: !t.unknown, At: last.At}, false, nil
 }
 
-// forget makes room among the remembered producers.
+// forget makes room among the remembered producers: those that have been idle for their window, or, if
+// there are none, for the least window.
 func (t *try) forget(ctx context.Context, head *meta.Head, r *meta.Refused) (Committed, bool, error) {
-	horizon := t.log.clock.Millis().Add(-queue.ProducerWindow)
-	idle := false
+	now := t.log.clock.Millis()
+	oldest := now
 	for _, p := range head.Producers {
-		idle = idle || p.At < horizon
+		oldest = min(oldest, p.At)
 	}
-	if !idle {
+	horizon := now.Add(-queue.ProducerWindow)
+	if oldest >= horizon {
+		horizon = now.Add(-queue.MinProducerWindow)
+	}
+	if oldest >= horizon {
 		return Committed{}, false, t.log.fail(t.commit, queue.KindThrottled, "too many idempotent producers within their window", r)
 	}
 	_, err := t.log.meta.Apply(ctx, meta.Trim{Segment: head.Segment, First: head.TailFirst, Forget: horizon})
@@ -226,8 +252,8 @@ func (t *try) look(ctx context.Context) (Committed, bool, error) {
 		return Committed{}, false, err
 	}
 	want := &t.op.Refs[0]
-	if off, _, found := head.Find(want.ID, want.First); found {
-		return Committed{Offset: off, Count: t.count(), Repeated: !t.unknown}, true, nil
+	if off, ref, found := head.Find(want.ID, want.First); found {
+		return Committed{Offset: off, Count: t.count(), Repeated: !t.unknown, At: ref.Created}, true, nil
 	}
 	seen := head.Next
 	t.op.SeenFrom = &seen
@@ -245,7 +271,7 @@ func (t *try) look(ctx context.Context) (Committed, bool, error) {
 		off := page.First
 		for i := range page.Refs {
 			if r := &page.Refs[i]; r.ID == want.ID && r.First == want.First {
-				return Committed{Offset: off, Count: t.count(), Repeated: !t.unknown}, true, nil
+				return Committed{Offset: off, Count: t.count(), Repeated: !t.unknown, At: r.Created}, true, nil
 			}
 			off += queue.Offset(page.Refs[i].Count)
 		}

@@ -2,6 +2,7 @@ package segment_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -216,6 +217,9 @@ func TestSequence(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if first.At == 0 {
+		t.Error("a commit without its time")
+	}
 	for range 100 { // so that the first commit has long left the tail
 		if _, err := w.clean.Append(t.Context(), w.commit(9, 1)); err != nil {
 			t.Fatal(err)
@@ -223,7 +227,7 @@ func TestSequence(t *testing.T) {
 		w.now = w.now.Add(time.Millisecond)
 	}
 	again, err := w.clean.Append(t.Context(), seq(1, 2))
-	if err != nil || !again.Repeated || again.Offset != first.Offset || again.Count != 2 {
+	if err != nil || !again.Repeated || again.Offset != first.Offset || again.Count != 2 || again.At != first.At {
 		t.Errorf("the same sequence gives %+v, %v, want the first commit's place", again, err)
 	}
 	if _, err := w.clean.Append(t.Context(), seq(5, 3)); err != nil {
@@ -251,8 +255,12 @@ func TestTooManyProducers(t *testing.T) {
 	if err := add(1000); !queue.Is(err, queue.KindThrottled) {
 		t.Errorf("one producer too many: %v", err)
 	}
-	w.now = w.now.Add(queue.ProducerWindow + time.Second)
-	if err := add(1001); err != nil {
+	w.now = w.now.Add(queue.MinProducerWindow)
+	if err := add(1001); !queue.Is(err, queue.KindThrottled) {
+		t.Errorf("within the least window: %v", err)
+	}
+	w.now = w.now.Add(time.Second)
+	if err := add(1002); err != nil {
 		t.Errorf("once the others have been idle: %v", err)
 	}
 }
@@ -377,5 +385,68 @@ func TestLateRoll(t *testing.T) {
 	plan.Release()
 	if _, err := w.meta.Get(t.Context(), key); !queue.Is(err, queue.KindNotFound) {
 		t.Errorf("the late roll brought the page back: %v", err)
+	}
+}
+
+// deafStore answers every op with an error of its own.
+type deafStore struct {
+	meta.Store
+	err error
+}
+
+func (d deafStore) Apply(context.Context, meta.Op) (meta.Result, error) { return meta.Result{}, d.err }
+
+// TestStoreThatWouldNot: why a store refuses for as long as a commit tries is what the caller is told.
+func TestStoreThatWouldNot(t *testing.T) {
+	w := newWorld(t)
+	for _, kind := range []queue.Kind{queue.KindUnavailable, queue.KindThrottled} {
+		own := &queue.Error{Op: "commit", Kind: kind, Message: "the file was moved"}
+		_, err := w.log(deafStore{w.meta, own}, w.blob).Append(t.Context(), w.commit(1, 1))
+		if !queue.Is(err, kind) || !errors.Is(err, own) {
+			t.Errorf("%v becomes %v", own, err)
+		}
+	}
+}
+
+// hooked calls before with the number of each append.
+type hooked struct {
+	meta.Store
+	before func(n int)
+	n      *int
+}
+
+func (h hooked) Apply(ctx context.Context, op meta.Op) (meta.Result, error) {
+	if _, ok := op.(meta.Append); ok {
+		*h.n++
+		h.before(*h.n)
+	}
+	return h.Store.Apply(ctx, op)
+}
+
+// TestInTimeForTheSeal: a request that was looked for in vain arrives after all, before the segment is
+// sealed. The retry meets the seal; were it told so, the caller would append elsewhere, a second time.
+func TestInTimeForTheSeal(t *testing.T) {
+	for _, rolled := range []bool{false, true} {
+		t.Run(fmt.Sprintf("rolled %v", rolled), func(t *testing.T) {
+			w := newWorld(t)
+			plan := fault.Script(fault.Options{}, fault.Rule{Op: "append", Nth: 1, Fault: fault.Late})
+			seal := func(n int) {
+				if n != 2 {
+					return
+				}
+				plan.Release()
+				if head, err := w.clean.Head(t.Context(), segID); err != nil || rolled && w.clean.Roll(t.Context(), head) != nil {
+					t.Fatal("not rolled")
+				}
+				if _, err := w.meta.Apply(t.Context(), meta.Seal{Segment: segID, Epoch: 1}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			log := w.log(hooked{fault.Meta(w.meta, plan), seal, new(int)}, w.blob)
+			done, err := log.Append(t.Context(), w.commit(1, 3))
+			if err != nil || done.Offset != 0 || done.Count != 3 || done.Repeated {
+				t.Errorf("%+v, %v", done, err)
+			}
+		})
 	}
 }

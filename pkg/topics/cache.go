@@ -105,6 +105,9 @@ func (c *cache) put(m *Map, drops uint64, at time.Time) {
 
 // join loads a name, together with all who want the same at the moment.
 func (c *cache) join(ctx context.Context, name string, load loadFunc) (*Map, error) {
+	if ctx.Err() != nil {
+		return nil, gone(ctx, name) // nobody waits for what it would read
+	}
 	return await(ctx, name, c.loads.DoChan(name, func() (any, error) {
 		return c.fill(ctx, name, load)
 	}))
@@ -113,6 +116,9 @@ func (c *cache) join(ctx context.Context, name string, load loadFunc) (*Map, err
 // joinFresh loads a name, together with those who asked before the read began: a read under way is
 // waited for, then one read serves all who came meanwhile.
 func (c *cache) joinFresh(ctx context.Context, name string, load loadFunc) (*Map, error) {
+	if ctx.Err() != nil {
+		return nil, gone(ctx, name)
+	}
 	return await(ctx, name, c.reloads.DoChan(name, func() (any, error) {
 		defer c.turns.take(name)()
 		c.reloads.Forget(name)
@@ -141,8 +147,12 @@ func await(ctx context.Context, name string, done <-chan singleflight.Result) (*
 		m, _ := res.Val.(*Map)
 		return m, res.Err
 	case <-ctx.Done():
-		return nil, &queue.Error{Op: "load topic", Subject: name, Kind: queue.KindCanceled, Err: context.Cause(ctx)}
+		return nil, gone(ctx, name)
 	}
+}
+
+func gone(ctx context.Context, name string) error {
+	return &queue.Error{Op: "load topic", Subject: name, Kind: queue.KindCanceled, Err: context.Cause(ctx)}
 }
 
 // turns lets one at a time pass for each name.

@@ -143,7 +143,7 @@ func (p *producer) uploads(n uint64, bodies []string, headers map[string]string,
 
 func (p *producer) put(ctx context.Context, body string) (string, error) {
 	var up wire.UploadsAnswer
-	in := wire.UploadsRequest{Objects: []wire.ObjectIn{{Size: int64(len(body))}}}
+	in := wire.UploadsRequest{Objects: []wire.ObjectIn{{Size: wire.Of(int64(len(body)))}}}
 	if err := p.s.call(ctx, http.MethodPost, "/v1/topics/"+p.topic+"/uploads", nil, in, &up); err != nil {
 		return "", err
 	}

@@ -304,6 +304,42 @@ func TestReadOnlyFolder(t *testing.T) {
 	}
 }
 
+// TestFolderIsTakenAway: nothing is acknowledged that went to files which the next start will not find.
+func TestFolderIsTakenAway(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "objects")
+	s := openStore(t, dir, Options{})
+	create(t, s, []byte("before"))
+	put := func() error {
+		_, err := s.Create(t.Context(), blob.PrefixBatches, []byte("meanwhile"))
+		return err
+	}
+	if err := os.Rename(dir, dir+".away"); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := put(); !queue.Is(err, queue.KindUnavailable) {
+			t.Errorf("into a folder that was moved away: %v", err)
+		}
+	}
+	if err := os.Rename(dir+".away", dir); err != nil {
+		t.Fatal(err)
+	}
+	create(t, s, []byte("after"))
+	packs, err := filepath.Glob(filepath.Join(dir, "packs", "*.pack"))
+	if err != nil || len(packs) != 2 {
+		t.Fatal(packs, err)
+	}
+	for _, pack := range packs {
+		if err := os.Remove(pack); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := put(); !queue.Is(err, queue.KindUnavailable) {
+		t.Errorf("into a pack that was removed: %v", err)
+	}
+	create(t, s, []byte("into a new pack"))
+}
+
 func TestSecondOpenIsRefused(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "made", "on", "the", "way")
 	s := openStore(t, dir, Options{})

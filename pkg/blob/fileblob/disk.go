@@ -26,6 +26,9 @@ type disk interface {
 	SyncDir(name string) error
 	// ReadDir gives the names in a folder, in no particular order.
 	ReadDir(name string) ([]string, error)
+	// InPlace reports whether name still leads to the open file f: what is written to a file that
+	// was moved or removed, with its folder or alone, is found by nobody.
+	InPlace(name string, f file) (bool, error)
 }
 
 // file is one open file. Reads and writes at offsets are safe beside each other.
@@ -86,6 +89,19 @@ func (d osDisk) ReadDir(name string) ([]string, error) {
 	return names, err
 }
 
+func (d osDisk) InPlace(name string, f file) (bool, error) {
+	at, err := os.Stat(d.path(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	own, ok := f.(osFile)
+	if err != nil || !ok {
+		return false, err
+	}
+	open, err := own.Stat()
+	return err == nil && os.SameFile(at, open), err
+}
+
 type osFile struct{ *os.File }
 
 func (f osFile) Sync() error { return dataSync(f.File) }
@@ -119,6 +135,8 @@ func ioError(op, subject string, err error) error {
 	switch {
 	case errors.Is(err, syscall.ENOSPC), isQuota(err):
 		kind, message = queue.KindFull, "the disk has no room"
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		message = "the process may open no more files; raise its limit (ulimit -n)"
 	case errors.Is(err, syscall.EROFS), errors.Is(err, fs.ErrPermission):
 		message = "the folder cannot be written or read by this user"
 	}

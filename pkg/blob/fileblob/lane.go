@@ -137,6 +137,8 @@ func (l *lane) write(group []*creation) error {
 		if err := l.begin(); err != nil {
 			return err
 		}
+	} else if err := l.inPlace(); err != nil {
+		return err
 	}
 	l.encode(group)
 	err := l.f.WriteVec(l.vec, l.end)
@@ -223,6 +225,24 @@ func (l *lane) begin() error {
 	l.pack, l.f, l.end = p, f, packHeader
 	l.s.addPack(p)
 	return nil
+}
+
+// inPlace refuses to write to a pack that the next start would not find. The pack ends; the next group
+// tries to begin a new one where it should be.
+func (l *lane) inPlace() error {
+	name := l.pack.name()
+	found, err := l.s.disk.InPlace(name, l.f)
+	if err != nil {
+		return ioError("create object", name, err)
+	}
+	if found {
+		return nil
+	}
+	l.retire()
+	return &queue.Error{
+		Op: "create object", Subject: name, Kind: queue.KindUnavailable,
+		Message: "the file was moved, removed or replaced while the server uses it: put it back, or restart the server",
+	}
 }
 
 // retire ends the open pack.

@@ -187,6 +187,13 @@ func (d *memDisk) ReadDir(name string) ([]string, error) {
 	return slices.Collect(maps.Keys(d.names[name])), nil
 }
 
+func (d *memDisk) InPlace(name string, f file) (bool, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	own, ok := f.(*memFile)
+	return ok && d.names.get(name) == own.ino, nil
+}
+
 // crash gives a disk as a power cut may leave it: what was synced, and of the rest anything.
 func (d *memDisk) crash(rng *rand.Rand) *memDisk {
 	d.mu.Lock()

@@ -208,7 +208,7 @@ func newWorld(t testing.TB) *world {
 	e := startFake(t)
 	f := &faults{}
 	f.heal()
-	bucket := (&names{}).bucket(t, e)
+	bucket := newBucket(t, e)
 	store := newStore(t, e.client(f), bucket, s3blob.Options{PartBytes: s3blob.MinPartBytes})
 	return &world{Store: store, faults: f, client: e.client(nil), bucket: bucket}
 }

@@ -114,7 +114,7 @@ func TestPresigned(t *testing.T) { eachLane(t, presigned) }
 
 func presigned(t *testing.T, e endpoint) {
 	ctx := context.Background()
-	s := newStore(t, e.client(nil), (&names{}).bucket(t, e), s3blob.Options{})
+	s := newStore(t, e.client(nil), newBucket(t, e), s3blob.Options{})
 	expires := time.Now().Add(time.Minute)
 	for key, data := range map[string][]byte{"uploads/a": []byte("0123456789"), "uploads/deep/er.b": randomBytes(1 << 20), "uploads/none": nil} {
 		for _, hasSum := range []bool{true, false} {
@@ -167,7 +167,7 @@ func TestTamperedURLs(t *testing.T) {
 	}
 	ctx := context.Background()
 	client := e.client(nil)
-	bucket := (&names{}).bucket(t, e)
+	bucket := newBucket(t, e)
 	s := newStore(t, client, bucket, s3blob.Options{})
 	past := newStore(t, client, bucket, s3blob.Options{Clock: func() time.Time { return time.Now().Add(-time.Hour) }})
 	data := []byte("123456789")

@@ -150,7 +150,7 @@ func (s *Store) fetch(ctx context.Context, op, key string, span blob.Span) (*str
 	if span.Whole() {
 		in.ChecksumMode = types.ChecksumModeEnabled
 	} else {
-		in.Range = aws.String("bytes=" + strconv.FormatInt(span.Pos, 10) + "-" + strconv.FormatInt(span.Pos+span.Len-1, 10))
+		in.Range = aws.String("bytes=" + rangeOf(span))
 	}
 	w := &watch{}
 	c := call{ctx, op, key, reading}
@@ -171,17 +171,22 @@ func (s *Store) fetch(ctx context.Context, op, key string, span blob.Span) (*str
 	return b, nil
 }
 
+// rangeOf is the form of HTTP, whose last byte is inside.
+func rangeOf(span blob.Span) string {
+	return strconv.FormatInt(span.Pos, 10) + "-" + strconv.FormatInt(span.Pos+span.Len-1, 10)
+}
+
 // inRange holds a ranged answer against what was asked. S3 answers a range that ends past the object
 // with what there is of it, and says how long the object is.
 func (b *stream) inRange(span blob.Span, contentRange string) error {
-	_, total, found := strings.Cut(contentRange, "/")
+	got, total, found := strings.Cut(contentRange, "/")
 	size, err := strconv.ParseInt(total, 10, 64)
 	if found && err == nil {
 		if _, err = span.Resolve(size); err != nil {
 			return err
 		}
 	}
-	if !found || err != nil || b.want != span.Len {
+	if !found || err != nil || b.want != span.Len || got != "bytes "+rangeOf(span) {
 		return &queue.Error{
 			Op: b.op, Subject: b.key, Kind: queue.KindUnavailable,
 			Message: fmt.Sprintf("asked for bytes %d+%d, the store answered range %q of %d bytes", span.Pos, span.Len, contentRange, b.want),

@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	// DefaultPartBytes is Options.PartBytes where it is 0.
-	DefaultPartBytes = 8 << 20
+	// DefaultPartBytes is Options.PartBytes where it is 0: the compactor's objects, 8 MiB and more,
+	// then cost mostly one request instead of four.
+	DefaultPartBytes = 16 << 20
 	// MinPartBytes is S3's bound for every part but the last.
 	MinPartBytes = 5 << 20
 	// MaxPartBytes bounds what a Put holds in memory.

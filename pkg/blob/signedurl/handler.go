@@ -56,6 +56,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *handler) put(w http.ResponseWriter, r *http.Request, t Terms) error {
+	if r.Header.Get("Content-Range") != "" {
+		// RFC 9110, 14.5: a client that means to put a part must not be told that all is well.
+		return queue.Invalid("Content-Range", nil, "is not taken: an object is put whole")
+	}
 	// A checksum that was not announced still says what the client means to send.
 	if sent := r.Header.Values(blob.ChecksumHeader); len(sent) > 0 && !t.Put.HasCRC32C {
 		sum, err := blob.ParseChecksum(blob.ChecksumHeader, sent[0])

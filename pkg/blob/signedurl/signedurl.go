@@ -160,17 +160,24 @@ func (s *Signer) Verify(a Attempt, now time.Time) (Terms, error) {
 		return t, nil
 	}
 	if a.ContentLength != t.Put.Size {
-		return Terms{}, denied("Content-Length differs from the size that was announced")
+		return Terms{}, deniedFor("Content-Length", "differs from the size that was announced")
 	}
 	if sent := a.Header.Values(blob.ChecksumHeader); t.Put.HasCRC32C &&
 		(len(sent) != 1 || sent[0] != blob.FormatChecksum(t.Put.CRC32C)) {
-		return Terms{}, denied("the header " + blob.ChecksumHeader + " differs from the checksum that was announced")
+		return Terms{}, deniedFor(blob.ChecksumHeader, "differs from the checksum that was announced")
 	}
 	return t, nil
 }
 
 func denied(message string) error {
 	return &queue.Error{Op: "verify presigned URL", Kind: queue.KindDenied, Code: queue.CodeForbidden, Message: message}
+}
+
+func deniedFor(field, what string) error {
+	return &queue.Error{
+		Op: "verify presigned URL", Kind: queue.KindDenied, Code: queue.CodeForbidden, Field: field,
+		Message: field + ": " + what,
+	}
 }
 
 // parse reads the terms out of a request; ok is false unless it is written exactly as presign does.

@@ -272,6 +272,33 @@ func TestRefusals(t *testing.T) {
 	wantError(t, resp, body, http.StatusForbidden, queue.CodeForbidden)
 }
 
+// TestPutOfAPart: a client that means to write a part of an object is told that it cannot.
+func TestPutOfAPart(t *testing.T) {
+	s := newServer(t)
+	req := presignPut(t, s.signer, false)
+	resp, body := s.do(t, req.Method, req.URL, payload, map[string]string{"Content-Range": "bytes 0-14/30"})
+	wantError(t, resp, body, http.StatusBadRequest, queue.CodeInvalidArgument)
+	if resp, body = s.do(t, req.Method, req.URL, payload, nil); resp.StatusCode != http.StatusCreated {
+		t.Errorf("%d %s", resp.StatusCode, body)
+	}
+}
+
+// TestRefusalNamesTheHeader that differs from what was announced.
+func TestRefusalNamesTheHeader(t *testing.T) {
+	s := newServer(t)
+	req := presignPut(t, s.signer, true)
+	for field, send := range map[string]func() (*http.Response, string){
+		"Content-Length":    func() (*http.Response, string) { return s.do(t, req.Method, req.URL, payload+"x", req.Headers) },
+		blob.ChecksumHeader: func() (*http.Response, string) { return s.do(t, req.Method, req.URL, payload, nil) },
+	} {
+		resp, body := send()
+		wantError(t, resp, body, http.StatusForbidden, queue.CodeForbidden)
+		if !strings.Contains(body, `"details":{"field":"`+field+`"}`) {
+			t.Errorf("%s", body)
+		}
+	}
+}
+
 func TestUnknownLengthIsRefused(t *testing.T) {
 	s := newServer(t)
 	put := presignPut(t, s.signer, false)

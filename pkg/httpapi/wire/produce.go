@@ -80,8 +80,8 @@ type UploadsRequest struct {
 
 // ObjectIn announces one object.
 type ObjectIn struct {
-	// Size is 0 to queue.MaxUploadBytes.
-	Size int64 `json:"size"`
+	// Size is 0 to queue.MaxUploadBytes; it is needed.
+	Size *int64 `json:"size"`
 	// Checksum is "crc32c:" and 8 lower-case hexadecimal digits; empty for none.
 	Checksum string `json:"checksum,omitempty"`
 }

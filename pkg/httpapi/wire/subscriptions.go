@@ -62,16 +62,16 @@ func (p *Position) UnmarshalJSON(b []byte) error {
 	*p = Position{}
 	bad := queue.Invalid("start", nil, `must be "earliest", "latest", a time, or an object of segment ids and offsets`)
 	if bytes.HasPrefix(bytes.TrimSpace(b), []byte("{")) {
-		var cut map[string]uint64
+		var cut map[string]*uint64 // a null would be taken as 0 and replay a segment
 		if json.Unmarshal(b, &cut) != nil {
 			return bad
 		}
 		p.Cut = make(map[queue.SegmentID]queue.Offset, len(cut))
 		for id, offset := range cut {
-			if !queue.ValidID(id) || offset > uint64(queue.MaxOffset) {
+			if !queue.ValidID(id) || offset == nil || *offset > uint64(queue.MaxOffset) {
 				return bad
 			}
-			p.Cut[queue.SegmentID(id)] = queue.Offset(offset)
+			p.Cut[queue.SegmentID(id)] = queue.Offset(*offset)
 		}
 		return nil
 	}

@@ -27,6 +27,14 @@ type batch struct {
 	overlay overlay
 	changes []staged // of the request being judged
 	ops     int
+	grew    bool // a request that grows was added
+}
+
+// clear makes the batch ready for its next transaction.
+func (b *batch) clear() {
+	b.store.arena.reset()
+	b.overlay.reset()
+	b.tx, b.ops, b.grew = nil, 0, false
 }
 
 // run is the committer.
@@ -45,6 +53,7 @@ func (s *Store) run() {
 		case <-s.queue.wake:
 		case <-ticks:
 			s.sweep()
+			s.forget()
 			continue
 		}
 		s.gather()
@@ -84,7 +93,11 @@ func (s *Store) carryOut(b *batch, requests []*request) int {
 	case !changed:
 		err = s.abandon(b.tx)
 	default:
+		grew := b.grew
 		err = s.commitBatch(b)
+		if grew && queue.Is(err, queue.KindFull) {
+			err = s.withoutGrowth(b, requests[:n], err)
+		}
 	}
 	for _, r := range requests[:n] {
 		if err != nil {
@@ -96,17 +109,67 @@ func (s *Store) carryOut(b *batch, requests []*request) int {
 		}
 		close(r.done)
 	}
-	s.arena.reset()
-	b.overlay.reset()
-	b.tx, b.ops = nil, 0
+	b.clear()
 	return n
+}
+
+// withoutGrowth tries once more, after the disk had no room for a batch, without the requests that
+// grow: a full disk must not keep what is there from being consumed. It returns what all requests are
+// to be answered with; if that is nil, each has its answer.
+func (s *Store) withoutGrowth(b *batch, requests []*request, full error) error {
+	b.clear()
+	rest := 0
+	for _, r := range requests {
+		if !r.grows() && r.state.Load() == taken {
+			rest++
+		}
+	}
+	if rest == 0 {
+		return full
+	}
+	if _, err := b.begin(); err != nil {
+		return err
+	}
+	for _, r := range requests {
+		switch {
+		case r.state.Load() != taken:
+		case r.grows():
+			r.results, r.err = nil, full
+		default:
+			r.err = nil
+			b.judge(r)
+		}
+	}
+	if len(b.overlay.slots) == 0 {
+		return s.abandon(b.tx)
+	}
+	return s.commitBatch(b)
 }
 
 // judgeAll begins a transaction and judges requests until the batch is full. After an error there is no
 // transaction, and no request was judged.
 func (b *batch) judgeAll(requests []*request) (n int, changed bool, err error) {
-	if err := b.store.writable(); err != nil {
+	refuseGrowth, err := b.begin()
+	if err != nil {
 		return 0, false, err
+	}
+	for n < len(requests) && b.store.arena.size() < maxBatchBytes {
+		switch r := requests[n]; {
+		case !r.take():
+		case refuseGrowth != nil && r.grows():
+			r.err = refuseGrowth
+		default:
+			b.judge(r)
+		}
+		n++
+	}
+	return n, len(b.overlay.slots) > 0, nil
+}
+
+// begin begins a transaction, if commits may be tried.
+func (b *batch) begin() (refuseGrowth, err error) {
+	if refuseGrowth, err = b.store.writable(); err != nil {
+		return nil, err
 	}
 	_, err = guarded("begin commit", func() error {
 		var err error
@@ -117,15 +180,9 @@ func (b *batch) judgeAll(requests []*request) (n int, changed bool, err error) {
 		return err
 	})
 	if err != nil {
-		return 0, false, b.store.failed(b.tx, nil, err)
+		return nil, b.store.failed(b.tx, nil, err)
 	}
-	for n < len(requests) && b.store.arena.size() < maxBatchBytes {
-		if r := requests[n]; r.take() {
-			b.judge(r)
-		}
-		n++
-	}
-	return n, len(b.overlay.slots) > 0, nil
+	return refuseGrowth, nil
 }
 
 // judge works out what a request does. It writes nothing, so that a refusal of its last op costs
@@ -148,6 +205,7 @@ func (b *batch) judge(r *request) {
 	}
 	b.overlay.add(append([]staged(nil), b.changes...))
 	b.ops += len(r.ops)
+	b.grew = b.grew || r.grows()
 }
 
 func (b *batch) judgeOp(op meta.Op) (meta.Result, error) {
@@ -246,7 +304,7 @@ func (s *Store) commitBatch(b *batch) error {
 	})
 	if err != nil {
 		s.stats.failed.Add(1)
-		return s.failed(tx, &failure{txid: txid, panicked: panicked, took: time.Since(began)}, err)
+		return s.failed(tx, &failure{txid: txid, panicked: panicked, took: time.Since(began), grew: b.grew}, err)
 	}
 	s.cache.publish(&b.overlay)
 	s.durable.raise(txid)

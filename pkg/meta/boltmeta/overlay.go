@@ -40,7 +40,7 @@ func (o *overlay) add(changes []staged) {
 const (
 	chunkBytes = 1 << 20
 	// keepChunks is how many chunks the arena holds on to between batches.
-	keepChunks = 16
+	keepChunks = 4
 )
 
 // arena holds the frames of one batch: bolt refers to a value until its transaction ends, so frames

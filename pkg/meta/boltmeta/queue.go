@@ -1,6 +1,7 @@
 package boltmeta
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -30,6 +31,19 @@ func newRequest(ops []meta.Op) *request {
 
 func (r *request) take() bool   { return r.state.CompareAndSwap(waiting, taken) }
 func (r *request) cancel() bool { return r.state.CompareAndSwap(waiting, canceled) }
+
+// grows reports whether the request adds to the file: what only gives messages out, settles or removes
+// them does not, but for the pages it changes.
+func (r *request) grows() bool {
+	return slices.ContainsFunc(r.ops, func(op meta.Op) bool {
+		switch op.(type) {
+		case meta.Append, meta.Put:
+			return true
+		default:
+			return false
+		}
+	})
+}
 
 // requestQueue hands requests to the committer.
 type requestQueue struct {

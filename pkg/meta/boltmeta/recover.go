@@ -26,17 +26,46 @@ type failure struct {
 	txid     int
 	panicked bool
 	took     time.Duration
+	// grew says that a request of the batch grows.
+	grew bool
 }
 
-// writable tells whether a commit may be tried now; it opens the file anew if need be.
-func (s *Store) writable() error {
+// writable tells whether a commit may be tried now; it opens the file anew if need be. refuseGrowth is
+// what requests that grow are to be answered with, if others may be tried.
+func (s *Store) writable() (refuseGrowth, err error) {
 	if time.Now().Before(s.paused) {
-		return s.pause
+		if !s.halfPaused {
+			return nil, s.pause
+		}
+		refuseGrowth = s.pause
 	}
 	if s.db == nil { // only the committer writes db while it runs
-		return s.reopen(nil)
+		return refuseGrowth, s.reopen(nil)
 	}
-	return nil
+	return refuseGrowth, inPlace(s.path, s.file)
+}
+
+// inPlace tells whether the file that is open is still the one at path. If it is not, whatever were
+// written now would be gone with the process: nobody could open it again.
+func inPlace(path string, file os.FileInfo) error {
+	at, err := os.Stat(path)
+	if err == nil && os.SameFile(at, file) || err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return &queue.Error{
+		Op: "commit", Subject: path, Kind: queue.KindUnavailable, Err: err,
+		Message: "the file was moved, removed or replaced while the server uses it: put it back, or restart the server",
+	}
+}
+
+// Ready tells whether the store could take writes now, as far as that can be seen without one.
+func (s *Store) Ready() error {
+	s.dbMu.RLock()
+	defer s.dbMu.RUnlock()
+	if s.db == nil {
+		return s.down
+	}
+	return inPlace(s.path, s.file)
 }
 
 // abandon ends a transaction that changes nothing.
@@ -68,6 +97,7 @@ func (s *Store) failed(tx *bolt.Tx, f *failure, err error) error {
 	}
 	s.cache.reset()
 	s.pause, s.paused = err, time.Now().Add(max(minPause, 4*f.took))
+	s.halfPaused = f.grew && queue.Is(err, queue.KindFull)
 	if !f.panicked {
 		at, readErr := s.txidInFile()
 		if readErr == nil && (f.txid == 0 || at < f.txid) {
@@ -138,7 +168,7 @@ func (s *Store) reopen(cause error) error {
 	}
 	if err != nil {
 		s.down = err
-		s.pause, s.paused = err, time.Now().Add(minPause)
+		s.pause, s.paused, s.halfPaused = err, time.Now().Add(minPause), false
 	}
 	return err
 }
@@ -147,13 +177,25 @@ func (s *Store) reopen(cause error) error {
 func (s *Store) adopt(db *bolt.DB) error {
 	s.db, s.down = db, nil
 	txid, err := s.txidInFile()
+	if err == nil {
+		s.file, err = os.Stat(s.path)
+		err = translate("open store", s.path, err)
+	}
 	if err != nil {
 		s.db = nil
 		return err
 	}
 	s.cache.reset()
 	s.durable.raise(txid)
+	s.forget()
 	return nil
+}
+
+// forget bounds the memory that the mapped file takes. It failing costs nothing but that.
+func (s *Store) forget() {
+	if s.db != nil {
+		_, _ = guarded("forget pages", func() error { return forget(s.db) })
+	}
 }
 
 // openFile opens the file with bbolt, after looking it over, and makes its buckets.

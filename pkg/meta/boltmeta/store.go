@@ -66,13 +66,17 @@ type Store struct {
 	// dbMu guards db: readers hold it shared for as long as they use db; only opening anew and
 	// Close hold it alone. Lock order: dbMu, then bbolt's own locks.
 	dbMu sync.RWMutex
-	db   *bolt.DB // nil while the file could not be opened
-	down error    // why db is nil
+	db   *bolt.DB    // nil while the file could not be opened
+	file os.FileInfo // of what db has open
+	down error       // why db is nil
 
 	// Only the committer touches what follows.
 	arena  arena
-	paused time.Time // until when commits are refused with pauseErr, after one failed
+	paused time.Time // until when commits are refused with pause, after one failed
 	pause  error
+	// halfPaused says that only requests that grow are refused: the disk is full, and what gives
+	// messages out or settles them mostly gets by with the pages that the file has.
+	halfPaused bool
 	// commit is tx.Commit but in tests, which have it fail.
 	commit func(tx *bolt.Tx) error
 }

@@ -323,3 +323,94 @@ func TestTranslate(t *testing.T) {
 		}
 	}
 }
+
+// TestFullDiskConsumes: where the disk has no room for what is new, what settles is carried out: in the
+// batch that failed, and while new messages are refused without being tried.
+func TestFullDiskConsumes(t *testing.T) {
+	s := openTest(t, Options{})
+	payload := func(n int) meta.Put {
+		return meta.Put{Record: &meta.Payload{ID: fmt.Sprint(n), Data: []byte("x")}, If: meta.Absent(), Version: 1}
+	}
+	name := func(n int) *meta.Name { return &meta.Name{Name: fmt.Sprintf("name.%d", n)} }
+	for n := range 3 {
+		must(t, s, meta.Put{Record: name(n), Version: 1})
+	}
+	began, release := hold(s)
+	defer release()
+	held := make(chan error, 1)
+	go func() { _, err := s.Apply(t.Context(), meta.Put{Record: name(9), Version: 1}); held <- err }()
+	<-began
+	put, removed := make(chan error, 1), make(chan error, 1)
+	go func() { _, err := s.Apply(t.Context(), payload(1)); put <- err }()
+	go func() {
+		_, err := s.Apply(t.Context(), meta.Delete{Key: name(0).Key(), Kind: meta.KindName})
+		removed <- err
+	}()
+	for s.Stats().Queued < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	commit := s.commit // of the committer, which waits in it
+	tries := 0
+	s.commit = func(tx *bolt.Tx) error {
+		tries++
+		if k, _ := tx.Bucket([]byte(bucketPayloads)).Cursor().First(); k != nil {
+			return errors.Join(tx.Rollback(), syscall.ENOSPC)
+		}
+		return commit(tx)
+	}
+	release()
+	if err := errors.Join(<-held, <-removed); err != nil {
+		t.Errorf("beside what does not fit: %v", err)
+	}
+	if err := <-put; !queue.Is(err, queue.KindFull) {
+		t.Errorf("what does not fit: %v", err)
+	}
+	before := tries
+	s.paused = time.Now().Add(time.Hour) // of the committer, which has nothing to do
+	if _, err := s.Apply(t.Context(), payload(2)); !queue.Is(err, queue.KindFull) || tries != before {
+		t.Errorf("%d tries while the disk is full: %v", tries-before, err)
+	}
+	must(t, s, meta.Delete{Key: name(1).Key(), Kind: meta.KindName})
+	s.paused = time.Time{}
+	s.commit = commit
+	must(t, s, payload(1))
+	for n, want := range []queue.Kind{queue.KindNotFound, queue.KindNotFound, 0} {
+		if _, err := s.Get(t.Context(), name(n).Key()); queue.KindOf(err) != want && (want != 0 || err != nil) {
+			t.Errorf("%s: %v", name(n).Name, err)
+		}
+	}
+}
+
+// TestFileIsTakenAway: nothing is acknowledged that went to a file which the next start will not find.
+func TestFileIsTakenAway(t *testing.T) {
+	s := openTest(t, Options{})
+	must(t, s, topic(1))
+	refused := func(what string) {
+		t.Helper()
+		if _, err := s.Apply(t.Context(), topic(2)); !queue.Is(err, queue.KindUnavailable) {
+			t.Errorf("%s: %v", what, err)
+		}
+		if err := s.Ready(); !queue.Is(err, queue.KindUnavailable) {
+			t.Errorf("%s, ready: %v", what, err)
+		}
+	}
+	away := s.path + ".away"
+	if err := os.Rename(s.path, away); err != nil {
+		t.Fatal(err)
+	}
+	refused("moved away")
+	if err := os.WriteFile(s.path, []byte("another"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refused("replaced")
+	if got := epochOf(t, s); got != 1 {
+		t.Errorf("the topic is at %d", got)
+	}
+	if err := os.Rename(away, s.path); err != nil {
+		t.Fatal(err)
+	}
+	must(t, s, topic(3))
+	if err := s.Ready(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,155 @@
+// Package host is what the four Lambda functions share: their configuration, the system over the
+// deployment's stores, and the way from an API Gateway event to the HTTP handler and back.
+//
+// Vocabulary: an event is what Lambda calls a function with; a budget is the time that a call may take.
+//
+// Invariants: the environment is read once, here; no payload, key, token or topic name gets into a log line
+// or a metric's dimension; a call ends, with an answer, before Lambda would end it.
+//
+// Non-goals: routing between functions (API Gateway does), rights (infra).
+package host
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/awslabs/aws-lambda-go-api-proxy/httpadapter"
+
+	"github.com/spillway-mq/spillway/pkg/assembly"
+	"github.com/spillway-mq/spillway/pkg/cloud"
+	"github.com/spillway-mq/spillway/pkg/httpapi"
+	"github.com/spillway-mq/spillway/pkg/meter"
+	"github.com/spillway-mq/spillway/pkg/queue"
+)
+
+// Config is a function's configuration.
+type Config struct {
+	cloud.Config
+	// Function is the function's name, a metric's dimension: "produce".
+	Function string
+	LogLevel slog.Level
+}
+
+// FromEnvironment reads SPILLWAY_TABLE, SPILLWAY_BUCKET and SPILLWAY_LOG_LEVEL (debug, info, warn or
+// error; info unless set). Invalid, naming the variable, if one is missing or none of these.
+func FromEnvironment(function string, getenv func(string) string) (Config, error) {
+	c := Config{Function: function}
+	for name, field := range map[string]*string{"SPILLWAY_TABLE": &c.Table, "SPILLWAY_BUCKET": &c.Bucket} {
+		if *field = getenv(name); *field == "" {
+			return c, queue.Invalid(name, nil, "is not set")
+		}
+	}
+	if level := getenv("SPILLWAY_LOG_LEVEL"); level != "" {
+		if err := c.LogLevel.UnmarshalText([]byte(level)); err != nil {
+			return c, queue.Invalid("SPILLWAY_LOG_LEVEL", nil, "must be debug, info, warn or error")
+		}
+	}
+	return c, nil
+}
+
+// Host runs one function's calls. Safe for concurrent use, though Lambda makes one call at a time.
+type Host struct {
+	System *assembly.System
+	Logger *slog.Logger
+
+	api     *httpadapter.HandlerAdapterV2
+	metrics *metrics
+}
+
+// cacheBytes is what a function keeps of pages and batches: its memory is small, and it is one of many.
+const cacheBytes = 8 << 20
+
+// Open prepares a function: no store call is made.
+func Open(ctx context.Context, c Config, out io.Writer) (*Host, error) {
+	stores, err := cloud.Open(ctx, c.Config)
+	if err != nil {
+		return nil, err
+	}
+	counts := meter.New()
+	return New(c, assembly.Deps{
+		Meta: counts.Meta(stores.Meta), Blob: counts.Blob(stores.Blob), Presigner: stores.Blob, CacheBytes: cacheBytes,
+	}, out), nil
+}
+
+// New makes a host on given stores; its logs and metrics go to out, a JSON object a line.
+func New(c Config, d assembly.Deps, out io.Writer) *Host {
+	h := &Host{Logger: slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: c.LogLevel}))}
+	d.Logger = h.Logger
+	d.MaxInlineBytes = maxInlineBytes
+	h.System = assembly.New(d)
+	h.metrics = &metrics{function: c.Function, table: c.Table, out: out, clock: time.Now}
+	h.api = httpadapter.NewV2(h.System.Handler(httpapi.Deps{Observe: h.metrics.observe}))
+	return h
+}
+
+const (
+	// maxInlineBytes bounds the bodies of one claim's answer: Lambda gives back at most 6 MB, and bytes
+	// that are not text travel in base 64 inside it. What is larger goes by reference.
+	maxInlineBytes = 3 << 20
+	// reserve is the part of a call's budget that is kept for its answer.
+	reserve = 1500 * time.Millisecond
+)
+
+// HTTP answers one call of the API. The call's own time ends before Lambda's, so that it ends with an
+// answer: what waits is answered empty, what hangs is answered as unavailable.
+func (h *Host) HTTP(ctx context.Context, event events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error) {
+	ctx, cancel := Budget(ctx)
+	defer cancel()
+	answer, err := h.api.ProxyWithContext(ctx, event)
+	if err != nil {
+		// The event is none of API Gateway's: whoever sent it is told so, and nothing of it is logged.
+		h.Logger.Error("event could not be read as an HTTP call")
+		return BadEvent(), nil
+	}
+	return answer, nil
+}
+
+// BadEvent answers an event that is no HTTP call.
+func BadEvent() events.APIGatewayV2HTTPResponse {
+	return events.APIGatewayV2HTTPResponse{
+		StatusCode: http.StatusBadRequest, Headers: map[string]string{"Content-Type": "application/json"},
+		Body: `{"error":{"code":"invalid_argument","message":"the event is not an HTTP call","retryable":false}}`,
+	}
+}
+
+// Promote promotes, on all topics, the delayed messages that are due, until all are or the budget is used
+// up; what remains is the next run's. It says so in a metric, by whose absence an alarm tells that nobody
+// runs any more.
+func (h *Host) Promote(ctx context.Context) error {
+	ctx, cancel := Budget(ctx)
+	defer cancel()
+	promoted, _, err := h.System.Delay.PromoteAll(ctx)
+	if ctx.Err() != nil {
+		err = nil
+	}
+	h.metrics.run(promoted, err)
+	if err != nil {
+		return fmt.Errorf("promote due messages: %w", err)
+	}
+	return nil
+}
+
+// Budget leaves a reserve of the time that Lambda gives a call.
+func Budget(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadline(ctx, deadline.Add(-reserve))
+}
+
+// Must ends the program with a line on stderr if a function cannot start: Lambda then starts it anew and
+// reports the failure.
+func Must[T any](v T, err error) T {
+	if err != nil {
+		slog.New(slog.NewJSONHandler(os.Stderr, nil)).Error("start", "error", err.Error())
+		os.Exit(1)
+	}
+	return v
+}

@@ -1,0 +1,38 @@
+// Command leader is the Lambda function of the control plane: it answers the API calls on topics, and, called
+// by the schedule, promotes delayed messages that no claim has promoted.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/aws/aws-lambda-go/lambda"
+
+	"github.com/spillway-mq/spillway/functions/internal/host"
+)
+
+func main() {
+	config := host.Must(host.FromEnvironment("leader", os.Getenv))
+	lambda.Start(leader{host.Must(host.Open(context.Background(), config, os.Stdout))}.handle)
+}
+
+type leader struct{ *host.Host }
+
+// scheduled is what tells the schedule's event from one of API Gateway.
+type scheduled struct {
+	Source string `json:"source"`
+}
+
+func (l leader) handle(ctx context.Context, event json.RawMessage) (any, error) {
+	var s scheduled
+	if err := json.Unmarshal(event, &s); err == nil && s.Source == "aws.scheduler" {
+		return nil, l.Promote(ctx)
+	}
+	var call events.APIGatewayV2HTTPRequest
+	if err := json.Unmarshal(event, &call); err != nil {
+		return host.BadEvent(), nil //nolint:nilerr // the caller is answered that the event is none
+	}
+	return l.HTTP(ctx, call)
+}

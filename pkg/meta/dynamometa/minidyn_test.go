@@ -1,0 +1,107 @@
+package dynamometa_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"sync"
+
+	"github.com/truora/minidyn/server"
+)
+
+// fakeDynamo is minidyn, a DynamoDB in process, made to do as the real one does where it does not:
+//
+//   - An empty list or map has its type in an answer; minidyn sends none, and forgets it altogether
+//     when it rolls a transaction back (mend).
+//   - A function of an attribute that is not there makes a condition false; minidyn, which does not
+//     stop at the first part that does not hold, calls the expression wrong.
+//   - A transaction sent again under its token is done once.
+type fakeDynamo struct {
+	inner *server.Server
+
+	mu     sync.Mutex // guards what is below, and makes mending one step with what it mends
+	tokens map[string]bool
+}
+
+var (
+	emptyList = regexp.MustCompile(`"t":\{("NULL":true)?\}`)
+	emptyMap  = regexp.MustCompile(`"(p|pf|c|d|r)":\{("NULL":true)?\}`)
+	noOperand = regexp.MustCompile(`(contains is not supported for path=NULL|type not supported: size NULL)`)
+)
+
+func newFakeDynamo() *fakeDynamo {
+	return &fakeDynamo{inner: server.NewServer(), tokens: make(map[string]bool)}
+}
+
+// ServeHTTP implements http.Handler.
+func (f *fakeDynamo) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	f.mu.Lock()
+	status, answer := f.do(strings.TrimPrefix(r.Header.Get("X-Amz-Target"), "DynamoDB_20120810."), body)
+	f.mu.Unlock()
+	w.Header().Set("Content-Type", "application/x-amz-json-1.0")
+	w.WriteHeader(status)
+	_, _ = w.Write(answer)
+}
+
+func (f *fakeDynamo) do(op string, body []byte) (int, []byte) {
+	var in struct {
+		ClientRequestToken string
+		TransactItems      []map[string]struct{ TableName string }
+	}
+	if op == "TransactWriteItems" {
+		if err := json.Unmarshal(body, &in); err != nil {
+			return http.StatusBadRequest, nil
+		}
+		if f.tokens[in.ClientRequestToken] {
+			return http.StatusOK, []byte("{}")
+		}
+	}
+	status, answer := f.call(op, body)
+	switch {
+	case op == "TransactWriteItems" && status == http.StatusOK:
+		f.tokens[in.ClientRequestToken] = true
+	case op == "TransactWriteItems":
+		for _, item := range in.TransactItems[0] {
+			f.mend(item.TableName)
+		}
+	case status == http.StatusBadRequest && noOperand.Match(answer):
+		answer = []byte(`{"__type":"ConditionalCheckFailedException","message":"The conditional request failed"}`)
+	}
+	return status, answer
+}
+
+func (f *fakeDynamo) call(op string, body []byte) (int, []byte) {
+	r := httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(body))
+	r.Header.Set("X-Amz-Target", "DynamoDB_20120810."+op)
+	rec := httptest.NewRecorder()
+	f.inner.ServeHTTP(rec, r)
+	return rec.Code, typed(rec.Body.Bytes())
+}
+
+func typed(answer []byte) []byte {
+	answer = emptyList.ReplaceAll(answer, []byte(`"t":{"L":[]}`))
+	return emptyMap.ReplaceAll(answer, []byte(`"$1":{"M":{}}`))
+}
+
+// mend gives the empty lists and maps of a table back what they lost.
+func (f *fakeDynamo) mend(table string) {
+	_, answer := f.call("Scan", []byte(`{"TableName":"`+table+`"}`))
+	var out struct{ Items []json.RawMessage }
+	if err := json.Unmarshal(answer, &out); err != nil {
+		panic(err)
+	}
+	for _, item := range out.Items {
+		if bytes.Contains(item, []byte(`{"L":[]}`)) || bytes.Contains(item, []byte(`{"M":{}}`)) {
+			f.call("PutItem", []byte(`{"TableName":"`+table+`","Item":`+string(item)+`}`))
+		}
+	}
+}
