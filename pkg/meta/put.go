@@ -93,7 +93,8 @@ func (d Delete) Change(cur *Item) (*Item, Result, error) {
 	return nil, Result{}, nil
 }
 
-// Check asks something of a record and changes nothing: the condition of a transaction.
+// Check asks something of a record and changes nothing: the condition of a transaction. Its result is
+// empty.
 type Check struct {
 	Key Key
 	If  Condition
@@ -112,8 +113,5 @@ func (c Check) Change(cur *Item) (*Item, Result, error) {
 	if reason, ok := c.If.Holds(cur); !ok {
 		return nil, Result{}, refuse(c, cur, reason)
 	}
-	if cur == nil {
-		return nil, Result{}, nil
-	}
-	return cur, Result{Item: *cur}, nil
+	return cur, Result{}, nil
 }

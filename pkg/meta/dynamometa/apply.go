@@ -16,6 +16,8 @@ type write struct {
 	// put is the whole item; nil for an update or a delete.
 	put attrs
 	del bool
+	// check: nothing is changed. Of transactions only.
+	check bool
 	*expr
 	// want is what an update answers with: the item before or after it.
 	want types.ReturnValue
@@ -216,6 +218,13 @@ func wholeWrite(op meta.Op) (w write, made meta.Item, before meta.Record, err er
 	case meta.Delete:
 		w.del = true
 		w.state(op.If)
+		return w, meta.Item{}, nil, nil
+	case meta.Check:
+		w.check = true
+		if w.state(op.If); len(w.cond) == 0 {
+			// DynamoDB wants a condition of a check.
+			w.where("attribute_exists(", w.path(attrPK), ") OR attribute_not_exists(", w.path(attrPK), ")")
+		}
 		return w, meta.Item{}, nil, nil
 	case meta.Put:
 		item, cond = &meta.Item{Record: op.Record, Version: op.Version}, op.If

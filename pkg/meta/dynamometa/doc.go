@@ -20,7 +20,8 @@
 //	Put, Delete        1 request, w; the same if refused
 //	Append             1 request, w; a payload is a put of its own before it. A second request, if the commit is
 //	                   from an earlier second than the head's last: see lastAppendGrain
-//	Seal               1 request, w
+//	Seal, Touch        1 request, w
+//	Check              1 read, r; in a transaction 1 item of it
 //	Trim               a read and 1 request, r + w
 //	Take               1 request, w, if it creates the cursor or drops only claims that nobody settled in part;
 //	                   else a read before or a failed write, and that
@@ -29,7 +30,7 @@
 //	                   was released, or they end at different times) a failed write and another
 //	Settle, extension  1 request, w, of all of a claim; else a failed write and another
 //	Settle, the rest   a read and 1 request, r + w (releases, All, several runs)
-//	Transact           1 request, 2w of each item; a read before for each Trim, Take and Settle, a read
+//	Transact           1 request, 2w of each item; a read before for each Trim, Touch, Take and Settle, a read
 //	                   after for each Append and Seal
 //
 // Invariants:

@@ -184,6 +184,12 @@ func headPlan(op meta.Op, last *meta.Head) *expr {
 		e.setTo(e.path(headSealed), number(1))
 	case meta.Trim:
 		planTrim(e, op, last)
+	case meta.Touch:
+		// Not rounded: it is a bound, and no one's commit time.
+		e.exists()
+		e.where("attribute_not_exists(", e.path(headSealed), ")")
+		e.where(e.path(headLast), " < ", e.val(number(op.At)))
+		e.setTo(e.path(headLast), number(op.At))
 	}
 	return e
 }

@@ -47,7 +47,17 @@ func payloadWrite(p *meta.Payload) (write, error) {
 	return w, nil
 }
 
-// head carries out an Append, Seal or Trim.
+// check carries out a Check by itself: a read.
+func (s *Store) check(ctx context.Context, op meta.Check) (meta.Result, error) {
+	cur, err := s.get(ctx, op.Name(), op.Key)
+	if err != nil {
+		return meta.Result{}, err
+	}
+	_, res, err := op.Change(cur.item)
+	return res, err
+}
+
+// head carries out an Append, Seal, Trim or Touch.
 func (s *Store) head(ctx context.Context, op meta.Op) (meta.Result, error) {
 	_, trim := op.(meta.Trim)
 	out, err := s.try(ctx, op, func(cur *stored) (*write, bool, error) {
@@ -57,6 +67,11 @@ func (s *Store) head(ctx context.Context, op meta.Op) (meta.Result, error) {
 		var last *meta.Head
 		if cur != nil {
 			last, _ = cur.item.Record.(*meta.Head)
+			if _, touch := op.(meta.Touch); touch {
+				if next, _, err := op.Change(cur.item); err != nil || next == cur.item {
+					return nil, false, err // it is past that already, or sealed
+				}
+			}
 		}
 		return &write{key: op.Target(), expr: headPlan(op, last), want: types.ReturnValueAllNew}, false, nil
 	})

@@ -140,7 +140,9 @@ func (s *Store) Apply(ctx context.Context, op meta.Op) (meta.Result, error) {
 			return meta.Result{}, err
 		}
 		return s.head(ctx, op)
-	case meta.Trim, meta.Seal:
+	case meta.Check:
+		return s.check(ctx, op)
+	case meta.Trim, meta.Seal, meta.Touch:
 		return s.head(ctx, op)
 	case meta.Take:
 		if op.Create != nil {

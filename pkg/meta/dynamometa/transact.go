@@ -109,7 +109,7 @@ func (t *transaction) once(ctx context.Context) (done bool, err error) {
 // wantsRead reports whether op is stated for its record as it is, in a transaction.
 func wantsRead(op meta.Op) bool {
 	switch op := op.(type) {
-	case meta.Trim, meta.Settle:
+	case meta.Trim, meta.Settle, meta.Touch:
 		return true
 	case meta.Take:
 		return op.Create == nil
@@ -161,6 +161,18 @@ func (t *transaction) state() error {
 func (t *transaction) write(i int, op meta.Op) (write, error) {
 	cur := t.found[i]
 	switch op := op.(type) {
+	case meta.Touch:
+		next, res, err := op.Change(cur.item)
+		if err != nil {
+			return write{}, err
+		}
+		t.results[i] = res
+		w := write{key: op.Target(), expr: headPlan(op, nil)}
+		if next == cur.item {
+			w.check, w.expr = true, &expr{}
+			w.exists()
+		}
+		return w, nil
 	case meta.Append, meta.Seal, meta.Trim:
 		var last *meta.Head
 		if cur != nil {
@@ -229,6 +241,11 @@ func (t *transaction) add(i int, w write) {
 	case w.put != nil:
 		item.Put = &types.Put{
 			TableName: table, Item: w.put, ConditionExpression: w.condition(),
+			ExpressionAttributeNames: w.names, ExpressionAttributeValues: w.vals, ReturnValuesOnConditionCheckFailure: allOld,
+		}
+	case w.check:
+		item.ConditionCheck = &types.ConditionCheck{
+			TableName: table, Key: keyAttrs(w.key), ConditionExpression: w.condition(),
 			ExpressionAttributeNames: w.names, ExpressionAttributeValues: w.vals, ReturnValuesOnConditionCheckFailure: allOld,
 		}
 	case w.del:
