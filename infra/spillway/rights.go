@@ -21,8 +21,8 @@ type Right struct {
 // Rights lists what f may do, besides writing its own log. docs/aws.md has the reasons; a test holds
 // the two and the template together.
 //
-// IAM knows no TransactWriteItems: a transaction needs the right of each of its parts. None of ours
-// has a part that only checks, which would be ConditionCheckItem.
+// IAM knows no TransactWriteItems: a transaction needs the right of each of its parts. Submitting an
+// upload and moving a dead letter check a record that they do not change, which is ConditionCheckItem.
 //
 // Produce reads batches/ to see whether a put whose answer was lost took effect.
 //
@@ -32,18 +32,19 @@ type Right struct {
 func Rights(f Function) []Right {
 	write := []string{"dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem", "dynamodb:UpdateItem"}
 	all := slices.Concat(write, []string{"dynamodb:DeleteItem"})
+	check := "dynamodb:ConditionCheckItem"
 	list := Right{"bucket", []string{"s3:ListBucket"}}
 	read := []string{"s3:GetObject"}
 	switch f {
 	case Produce:
 		return []Right{
-			{"table", write},
+			{"table", append(write, check)},
 			list,
 			{"batches/*", []string{"s3:GetObject", "s3:PutObject"}},
 			{"uploads/*", []string{"s3:GetObject", "s3:PutObject"}},
 		}
 	case Consume:
-		return []Right{{"table", all}, list, {"batches/*", read}, {"uploads/*", read}, {"segments/*", read}}
+		return []Right{{"table", append(all, check)}, list, {"batches/*", read}, {"uploads/*", read}, {"segments/*", read}}
 	case Leader:
 		return []Right{{"table", all}}
 	case Compactor:

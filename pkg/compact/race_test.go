@@ -9,12 +9,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spillway-mq/spillway/pkg/assembly"
 	"github.com/spillway-mq/spillway/pkg/blob"
+	"github.com/spillway-mq/spillway/pkg/compact"
 	"github.com/spillway-mq/spillway/pkg/consume"
 	"github.com/spillway-mq/spillway/pkg/delay"
+	"github.com/spillway-mq/spillway/pkg/fault"
 	"github.com/spillway-mq/spillway/pkg/meta"
 	"github.com/spillway-mq/spillway/pkg/produce"
 	"github.com/spillway-mq/spillway/pkg/queue"
+	"github.com/spillway-mq/spillway/pkg/segment"
 	"github.com/spillway-mq/spillway/pkg/topics"
 )
 
@@ -373,6 +377,12 @@ func seeded(t *testing.T, rng *rand.Rand) {
 			known[topic] = now
 		}
 	}
+	did := compact.Report{}
+	defer func() {
+		if did.Refs == 0 {
+			t.Errorf("the seed tries nothing: %+v", did)
+		}
+	}()
 	for step := range 60 {
 		switch rng.IntN(8) {
 		case 0, 1:
@@ -387,7 +397,12 @@ func seeded(t *testing.T, rng *rand.Rand) {
 			for _, topic := range []string{"one", "late", "dead"} {
 				r.note(topic)
 			}
-			r.run()
+			got := r.run()
+			did.Refs, did.Deleted = did.Refs+got.Refs, did.Deleted+got.Deleted
+			if rng.IntN(3) == 0 {
+				r.pass(7 * time.Hour)
+				r.sweep()
+			}
 		case 7:
 			check()
 		}
@@ -497,4 +512,133 @@ func (h *held) Apply(ctx context.Context, op meta.Op) (meta.Result, error) {
 		h.once.Do(func() { h.met = true; h.while() })
 	}
 	return h.Store.Apply(ctx, op)
+}
+
+// letters rejects n messages of a topic's subscription.
+func (r *rig) letters(sys *assembly.System, topic string, n int) {
+	r.t.Helper()
+	claimed, err := sys.Consume.Claim(r.t.Context(), consume.ClaimRequest{Topic: topic, Subscription: "sub", MaxMessages: n})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, d := range claimed.Deliveries {
+		receipt := []queue.Receipt{{Segment: d.Segment, Claim: d.Claim, Lo: d.Offset, Hi: d.Offset + queue.Offset(d.Count)}}
+		errs, err := sys.Consume.Release(r.t.Context(), topic, "sub", receipt, consume.Release{DeadLetter: true})
+		for _, e := range append(errs, err) {
+			if e != nil {
+				r.t.Fatal(e)
+			}
+		}
+	}
+}
+
+// TestCrashHolds stops the compactor at each of its calls while it gives back what is held: the dead
+// letters and the uploads of both topics are compacted.
+func TestCrashHolds(t *testing.T) {
+	fault.EachStep(t, func(t *testing.T, plan *fault.Plan) {
+		r := newRig(t)
+		r.target = 200_000
+		r.create("one", topics.Config{})
+		r.create("dead", topics.Config{})
+		sub := topics.SubscriptionConfig{MaxDeliveries: 1, DeadLetterTopic: "dead"}
+		if _, _, err := r.sys.Topics.CreateSubscription(t.Context(), "one", "sub", sub); err != nil {
+			t.Fatal(err)
+		}
+		for range 8 {
+			r.send("one", large(8)...)
+		}
+		r.letters(r.sys, "one", 64)
+		upload := r.upload("one", "payload")
+		if err := r.submit("one", upload, upload); err != nil {
+			t.Fatal(err)
+		}
+		r.rollAll("one", "dead")
+		one, dead := r.read("one"), r.read("dead")
+		r.pass(queue.CompactAge + time.Minute)
+		s := r.compactor(fault.Meta(r.meta, plan), fault.Blob(r.blob, plan))
+		for range 3 {
+			r.note("one")
+			r.note("dead")
+			_, _ = s.Run(t.Context())
+			r.pass(queue.GracePeriod + 3*time.Minute)
+		}
+		plan.Heal()
+		r.note("one")
+		r.note("dead")
+		r.settle()
+		r.same("one", r.read("one"), one)
+		r.same("dead", r.read("dead"), dead)
+		r.audit()
+		for o := range r.stored() {
+			if strings.HasPrefix(o, "o/b/batches") {
+				t.Errorf("not compacted: %s", o)
+			}
+		}
+	})
+}
+
+// rollAll rolls the tails of topics, however short.
+func (r *rig) rollAll(names ...string) {
+	r.t.Helper()
+	log := segment.New(segment.Deps{Meta: r.meta, Blob: r.blob, IDs: r.ids, Clock: r.clock})
+	for _, name := range names {
+		head, err := log.Head(r.t.Context(), r.segment(name))
+		if err == nil {
+			err = log.Roll(r.t.Context(), head)
+		}
+		if err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+// TestAtOnce lets producers, readers, dead letters and compactors work at once, for the race detector
+// and for what interleavings there are.
+func TestAtOnce(t *testing.T) {
+	r := newRig(t)
+	r.target = 20_000
+	r.create("one", topics.Config{MinSegments: 2})
+	r.create("dead", topics.Config{})
+	sub := topics.SubscriptionConfig{MaxDeliveries: 1, DeadLetterTopic: "dead"}
+	if _, _, err := r.sys.Topics.CreateSubscription(t.Context(), "one", "sub", sub); err != nil {
+		t.Fatal(err)
+	}
+	r.fill("one", 300, 0)
+	r.pass(queue.CompactAge + time.Minute)
+	before := r.read("one")
+	r.note("one")
+	var wg sync.WaitGroup
+	for i := range 2 {
+		wg.Go(func() { r.fill("one", 100, 1000*(i+1)) })
+		wg.Go(func() { r.letters(r.system(r.meta, r.blob, r.clock), "one", 150) })
+		wg.Go(func() {
+			s := r.compactor(r.meta, r.blob)
+			for range 5 {
+				r.note("one")
+				if _, err := s.Run(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		wg.Go(func() {
+			for range 3 {
+				r.readBy(r.system(r.meta, r.blob, r.clock), "one")
+			}
+		})
+	}
+	wg.Wait()
+	after := r.read("one")
+	for id, m := range before {
+		if after[id] != m {
+			t.Fatalf("%s is %+v, was %+v", id, after[id], m)
+		}
+	}
+	dead := r.read("dead")
+	if len(dead) == 0 {
+		t.Error("no dead letter")
+	}
+	r.settle()
+	r.same("one", r.read("one"), after)
+	r.same("dead", r.read("dead"), dead)
+	r.audit()
 }

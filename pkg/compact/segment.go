@@ -144,10 +144,10 @@ func (s *Service) replace(ctx context.Context, held *lease.Held, g *group) (Repo
 	if _, err := s.Blob.Put(ctx, m.object, bytes.NewReader(m.data), terms); err != nil {
 		return Report{}, fmt.Errorf("put merged object: %w", err)
 	}
-	ops := append(m.ops,
+	m.ops = append(m.ops,
 		meta.Delete{Key: intent.Target(), If: meta.At(intent.Version), Kind: meta.KindDrop},
 		meta.PutDrop(s.Clock.Millis(), s.IDs, m.dropped...))
-	if err := held.Commit(ctx, uint64(g.end()), ops...); err != nil {
+	if err := held.Commit(ctx, uint64(g.end()), m.ops...); err != nil {
 		return Report{}, err
 	}
 	return Report{Pages: len(g.pages), NewPages: m.pages, Refs: len(m.dropped), Objects: 1}, nil
