@@ -106,9 +106,12 @@ func TestRollLeavesNotes(t *testing.T) {
 func TestCrash(t *testing.T) {
 	fault.EachStep(t, func(t *testing.T, plan *fault.Plan) {
 		r := newRig(t)
-		r.target = 10_000
+		r.target = 9_000
 		r.create("two", topics.Config{MinSegments: 2})
-		r.fill("two", 50, 0)
+		for i := range 8 { // each call's bytes are shared by both segments, inline and not
+			r.send("two", sized(4, []int{2500, 700, 700}[i%3])...)
+		}
+		r.rollAll("two")
 		want := r.read("two")
 		r.pass(queue.CompactAge + time.Minute)
 		r.note("two")

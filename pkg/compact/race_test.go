@@ -537,17 +537,17 @@ func (r *rig) letters(sys *assembly.System, topic string, n int) {
 func TestCrashHolds(t *testing.T) {
 	fault.EachStep(t, func(t *testing.T, plan *fault.Plan) {
 		r := newRig(t)
-		r.target = 200_000
+		r.target = 120_000
 		r.create("one", topics.Config{})
 		r.create("dead", topics.Config{})
 		sub := topics.SubscriptionConfig{MaxDeliveries: 1, DeadLetterTopic: "dead"}
 		if _, _, err := r.sys.Topics.CreateSubscription(t.Context(), "one", "sub", sub); err != nil {
 			t.Fatal(err)
 		}
-		for range 8 {
-			r.send("one", large(8)...)
+		for range 4 {
+			r.send("one", large(4)...)
 		}
-		r.letters(r.sys, "one", 64)
+		r.letters(r.sys, "one", 16)
 		upload := r.upload("one", "payload")
 		if err := r.submit("one", upload, upload); err != nil {
 			t.Fatal(err)
@@ -582,12 +582,18 @@ func (r *rig) rollAll(names ...string) {
 	r.t.Helper()
 	log := segment.New(segment.Deps{Meta: r.meta, Blob: r.blob, IDs: r.ids, Clock: r.clock})
 	for _, name := range names {
-		head, err := log.Head(r.t.Context(), r.segment(name))
-		if err == nil {
-			err = log.Roll(r.t.Context(), head)
-		}
+		m, err := r.sys.Topics.Open(r.t.Context(), name)
 		if err != nil {
 			r.t.Fatal(err)
+		}
+		for _, seg := range m.Open {
+			head, err := log.Head(r.t.Context(), seg.ID)
+			if err == nil {
+				err = log.Roll(r.t.Context(), head)
+			}
+			if err != nil {
+				r.t.Fatal(err)
+			}
 		}
 	}
 }

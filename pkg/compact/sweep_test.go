@@ -8,6 +8,7 @@ import (
 
 	"github.com/spillway-mq/spillway/pkg/delay"
 	"github.com/spillway-mq/spillway/pkg/fault"
+	"github.com/spillway-mq/spillway/pkg/meta"
 	"github.com/spillway-mq/spillway/pkg/produce"
 	"github.com/spillway-mq/spillway/pkg/queue"
 	"github.com/spillway-mq/spillway/pkg/topics"
@@ -22,9 +23,11 @@ func (r *rig) sweep() int {
 	return n
 }
 
-func large(n int) (out []produce.Message) {
+func large(n int) []produce.Message { return sized(n, 9000) }
+
+func sized(n, size int) (out []produce.Message) {
 	for i := range n {
-		out = append(out, produce.Message{Key: fmt.Appendf(nil, "k%d", i), Body: bytes.Repeat([]byte{'y'}, 9000)})
+		out = append(out, produce.Message{Key: fmt.Appendf(nil, "k%d", i), Body: bytes.Repeat([]byte{'y'}, size)})
 	}
 	return out
 }
@@ -67,11 +70,14 @@ func TestHalfCall(t *testing.T) {
 	r := newRig(t)
 	r.target = 100_000
 	m := r.create("two", topics.Config{MinSegments: 2})
-	for range 70 {
+	// Which of the two appends comes first is left to chance, and the crash may be of both.
+	for rolled := false; !rolled; {
 		plan := fault.Script(fault.Options{}, fault.Rule{Op: "append", Nth: 2, Fault: fault.CrashBefore})
 		sys := r.system(fault.Meta(r.meta, plan), r.blob, r.clock)
 		_, _ = sys.Produce.Produce(t.Context(), produce.Request{Topic: "two", Messages: large(4)})
-		r.pass(time.Second)
+		for _, seg := range m.Open {
+			rolled = rolled || len(r.query(meta.HeadPK(seg.ID))) > 1
+		}
 	}
 	want := r.read("two")
 	r.pass(3 * time.Hour)
