@@ -54,8 +54,9 @@ const (
 //   - A lost answer is resolved by reading: refs that are found were appended. If they are not
 //     found, the retry carries SeenFrom, the next offset at the time of the look: it is refused if
 //     anything after that look may have left the tail, else the tail check covers it.
-//   - The earlier, still travelling request is void once the head has moved past its deadline, and
-//     until then the tail check or SeenFrom meets it.
+//   - The retry leaves a mark in the head, among the producers, that makes the earlier request void
+//     however late it arrives. (Without one, a request that travelled while the retry's ref came and
+//     left the tail would be appended again.) A producer's own sequence does the same.
 //
 // Errors: Sealed, Fenced and NotFound tell that the segment map is old (nothing was appended);
 // Conflict with CodeSequenceOutOfOrder that the producer's sequence is older than the last;
@@ -253,6 +254,9 @@ func (t *try) look(ctx context.Context) (Committed, bool, error) {
 	}
 	seen := head.Next
 	t.op.SeenFrom = &seen
+	if t.op.Producer == nil {
+		t.op.Producer = &meta.Sequence{ID: meta.Mark(want), Number: 1}
+	}
 	// What was appended before the commit's own time is older than it, clocks allowing.
 	since := want.Created.Add(-queue.CommitTimeout)
 	edge := head.TailFirst
