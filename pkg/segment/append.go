@@ -77,7 +77,7 @@ func (l *Log) Append(ctx context.Context, c Commit) (Committed, error) {
 		var done Committed
 		var again bool
 		if done, again, err = t.once(ctx); !again {
-			return done, err
+			return done, t.told(err)
 		}
 		if _, refused := meta.AsRefused(err); !refused {
 			// The store would not; a refusal, in contrast, has been dealt with.
@@ -133,6 +133,20 @@ func (t *try) once(ctx context.Context) (done Committed, again bool, err error) 
 		return t.makeRoom(ctx, err)
 	default:
 		return Committed{}, false, err
+	}
+}
+
+// told is what the caller is told of err: where a request of ours may still take effect, or has, a store
+// that would not answer a later one does not mean that nothing was appended.
+func (t *try) told(err error) error {
+	if err == nil || !t.unknown {
+		return err
+	}
+	switch queue.KindOf(err) {
+	case queue.KindUnavailable, queue.KindThrottled, queue.KindCanceled, queue.KindTooLarge:
+		return t.log.fail(t.commit, queue.KindOutcomeUnknown, "the store did not say whether it appended", err)
+	default:
+		return err
 	}
 }
 

@@ -459,3 +459,24 @@ func TestInTimeForTheSeal(t *testing.T) {
 		})
 	}
 }
+
+// TestUnknownStaysUnknown: a request of unknown outcome takes effect and is rolled away; the retry is
+// refused for that, and then the store does not answer. That is not "nothing was appended".
+func TestUnknownStaysUnknown(t *testing.T) {
+	w := newWorld(t)
+	plan := fault.Script(fault.Options{},
+		fault.Rule{Op: "append", Nth: 1, Fault: fault.Late}, fault.Rule{Op: "get", Nth: 2, Fault: fault.FailBefore})
+	roll := func(n int) {
+		if n != 2 {
+			return
+		}
+		plan.Release()
+		if head, err := w.clean.Head(t.Context(), segID); err != nil || w.clean.Roll(t.Context(), head) != nil {
+			t.Fatal("not rolled")
+		}
+	}
+	log := w.log(hooked{fault.Meta(w.meta, plan), roll, new(int)}, w.blob)
+	if _, err := log.Append(t.Context(), w.commit(1, 3)); !queue.Is(err, queue.KindOutcomeUnknown) {
+		t.Error(err)
+	}
+}
