@@ -159,7 +159,7 @@ func (s *Service) Cancel(ctx context.Context, topic string, id queue.DelayedID) 
 	for n := range maxTries {
 		p, err := s.find(ctx, m, id)
 		if err != nil {
-			return settleCancel(err, tried)
+			return settleCancel(err, tried, id.Visible > s.Clock.Millis().Add(clockSlack))
 		}
 		gone := refOf(p.entry, int(p.index), 1)
 		ops := []meta.Op{s.takeOut(p), meta.PutDrop(s.Clock.Millis(), s.IDs, gone.Owned())}
@@ -183,16 +183,22 @@ func (s *Service) Cancel(ctx context.Context, topic string, id queue.DelayedID) 
 	return tooBusy("cancel delayed message", id.String(), tried)
 }
 
-// settleCancel judges a message that is not found after an attempt to cancel it. One whose visible
-// time has not come cannot have been promoted from its first place, and a promotion from elsewhere
-// leaves a tombstone: so it was cancelled, by us or by another who wanted the same. One whose time has
-// come may have been either.
-func settleCancel(found, tried error) error {
+// clockSlack is more than the clocks of two processes differ.
+const clockSlack = 10 * time.Second
+
+// settleCancel judges a message that is not found after an attempt to cancel it. early says that its
+// visible time has not come by any process's clock: then it cannot have been promoted from its first
+// place, and a promotion from elsewhere leaves a tombstone: so it was cancelled, by us or by another who
+// wanted the same. One whose time has come, or may have come for a process whose clock is ahead of ours,
+// may have been either.
+func settleCancel(found, tried error, early bool) error {
 	switch {
 	case tried == nil:
 		return found
-	case queue.CodeOf(found) == queue.CodeDelayedNotFound:
+	case queue.CodeOf(found) == queue.CodeDelayedNotFound && early:
 		return nil
+	case queue.CodeOf(found) == queue.CodeDelayedNotFound && queue.Is(tried, queue.KindOutcomeUnknown):
+		return tried
 	case queue.CodeOf(found) == queue.CodeAlreadyPromoted && queue.Is(tried, queue.KindOutcomeUnknown):
 		return tried
 	}

@@ -1,6 +1,7 @@
 package delay
 
 import (
+	"context"
 	"bytes"
 	"slices"
 	"testing"
@@ -225,4 +226,23 @@ func TestSweepAtEachFault(t *testing.T) {
 			t.Error(err)
 		}
 	}, everyFault()...)
+}
+
+// A cancel is overtaken by a promotion, by a process whose clock is ahead: by the canceller's clock the
+// message's time has not come, and it must not take what is gone for cancelled.
+func TestCancelOvertakenByClockAhead(t *testing.T) {
+	r := newRig(t, delayedTopic(1))
+	ids := r.put(t, group{visible: r.in(1), name: "a"})
+	fast := r.next()
+	fast.Clock = func() time.Time { return r.clock().Add(2 * time.Second) }
+	overtake := func(ctx context.Context, _ time.Duration) error {
+		if n, _, err := fast.Promote(ctx, r.open(t), fast.Clock.Millis()); n != 1 || err != nil {
+			t.Error(n, err)
+		}
+		return nil
+	}
+	plan := fault.Script(fault.Options{Sleep: overtake}, fault.Rule{Op: "transact", Nth: 1, Fault: fault.Delay})
+	if err := r.broken(plan).Cancel(t.Context(), topicName, ids[0]); err == nil {
+		t.Error("a message that was promoted is said to be cancelled")
+	}
 }

@@ -1,8 +1,10 @@
 package meta
 
 import (
+	"encoding/hex"
 	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/spillway-mq/spillway/pkg/queue"
 )
@@ -85,7 +87,8 @@ type Append struct {
 	// than it.
 	At       queue.Millis
 	Deadline queue.Millis
-	// Producer makes the append idempotent; nil if the caller is none.
+	// Producer makes the append idempotent; nil if the caller is none. Without one the append is also
+	// refused (late) if the head has the Mark of Refs[0].
 	Producer *Sequence
 	// SeenFrom, if set, is an offset from which on the caller has not yet looked for its refs:
 	// the append is refused unless the tail still holds everything from there. It makes a retry
@@ -147,13 +150,29 @@ func (a Append) Change(cur *Item) (*Item, Result, error) {
 	return next, Result{Item: *next, Offset: base}, nil
 }
 
+// Mark is the name under which a head remembers, among its producers, that the append which begins with r
+// was tried again after a lost answer: a try that carries it as its Producer makes every earlier one void,
+// however late that arrives and whatever has left the tail since.
+func Mark(r *Ref) string {
+	return "~" + hex.EncodeToString(r.ID[:]) + "/" + strconv.FormatUint(uint64(r.First), 10)
+}
+
+// overtaken reports whether a is a first try of which a later one has taken effect.
+func (a Append) overtaken(h *Head) bool {
+	if a.Producer != nil || len(h.Producers) == 0 {
+		return false
+	}
+	_, marked := h.Producers[Mark(&a.Refs[0])]
+	return marked
+}
+
 func (a Append) check(h *Head) Reason {
 	switch {
 	case h.Sealed:
 		return ReasonSealed
 	case h.Epoch != a.Epoch:
 		return ReasonEpoch
-	case a.Deadline != 0 && h.LastAppend > a.Deadline:
+	case a.Deadline != 0 && h.LastAppend > a.Deadline, a.overtaken(h):
 		return ReasonLate
 	case a.SeenFrom != nil && h.TailFirst > *a.SeenFrom:
 		return ReasonUnseen

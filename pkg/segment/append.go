@@ -54,8 +54,9 @@ const (
 //   - A lost answer is resolved by reading: refs that are found were appended. If they are not
 //     found, the retry carries SeenFrom, the next offset at the time of the look: it is refused if
 //     anything after that look may have left the tail, else the tail check covers it.
-//   - The earlier, still travelling request is void once the head has moved past its deadline, and
-//     until then the tail check or SeenFrom meets it.
+//   - The retry leaves a mark in the head, among the producers, that makes the earlier request void
+//     however late it arrives. (Without one, a request that travelled while the retry's ref came and
+//     left the tail would be appended again.) A producer's own sequence does the same.
 //
 // Errors: Sealed, Fenced and NotFound tell that the segment map is old (nothing was appended);
 // Conflict with CodeSequenceOutOfOrder that the producer's sequence is older than the last;
@@ -76,7 +77,7 @@ func (l *Log) Append(ctx context.Context, c Commit) (Committed, error) {
 		var done Committed
 		var again bool
 		if done, again, err = t.once(ctx); !again {
-			return done, err
+			return done, t.told(err)
 		}
 		if _, refused := meta.AsRefused(err); !refused {
 			// The store would not; a refusal, in contrast, has been dealt with.
@@ -132,6 +133,20 @@ func (t *try) once(ctx context.Context) (done Committed, again bool, err error) 
 		return t.makeRoom(ctx, err)
 	default:
 		return Committed{}, false, err
+	}
+}
+
+// told is what the caller is told of err: where a request of ours may still take effect, or has, a store
+// that would not answer a later one does not mean that nothing was appended.
+func (t *try) told(err error) error {
+	if err == nil || !t.unknown {
+		return err
+	}
+	switch queue.KindOf(err) {
+	case queue.KindUnavailable, queue.KindThrottled, queue.KindCanceled, queue.KindTooLarge:
+		return t.log.fail(t.commit, queue.KindOutcomeUnknown, "the store did not say whether it appended", err)
+	default:
+		return err
 	}
 }
 
@@ -257,6 +272,9 @@ func (t *try) look(ctx context.Context) (Committed, bool, error) {
 	}
 	seen := head.Next
 	t.op.SeenFrom = &seen
+	if t.op.Producer == nil {
+		t.op.Producer = &meta.Sequence{ID: meta.Mark(want), Number: 1}
+	}
 	// What was appended before the commit's own time is older than it, clocks allowing.
 	since := want.Created.Add(-queue.CommitTimeout)
 	edge := head.TailFirst

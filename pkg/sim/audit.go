@@ -45,13 +45,19 @@ func (m *model) twice(uid string, s *state, delayed bool) string {
 		return ruleSwitched
 	case m.cause.late && delayed:
 		return rulePromoted
-	case m.cause.late && s.placed:
+	case m.cause.late && s.placed && m.inTime():
 		head, _, err := meta.Fetch[*meta.Head](m.w.background(), m.w.truth, meta.HeadKey(s.at.Segment))
 		if err == nil && s.at.Offset < head.TailFirst {
 			return ruleRolled
 		}
 	}
 	return "append once"
+}
+
+// inTime reports whether the append under judgement came within its deadline, and had not looked before.
+func (m *model) inTime() bool {
+	a, ok := m.cause.op.(meta.Append)
+	return ok && a.SeenFrom == nil && m.lastAppend <= a.Deadline
 }
 
 // edited holds the edit that a message carries against what was acknowledged.

@@ -63,6 +63,9 @@ func (t *txn) cursor(c *change) {
 		if h.claim != nil && (was[off].claim == nil || was[off].claim.ID != h.claim.ID) {
 			t.claimed(after, off, was[off], h)
 		}
+		if h.retry != nil {
+			t.returned(after, off, was[off], h.retry)
+		}
 		if _, held := was[off]; !held && off < before.Next {
 			t.find("claim", "%s-%d was done and is claimable again", after.Segment, off)
 		}
@@ -115,6 +118,17 @@ func (t *txn) claimed(c *meta.Cursor, off queue.Offset, was, is holding) {
 	sub := t.m.subs[c.Subscription]
 	if sub != nil && sub.MaxDeliveries > 0 && int(is.claim.Attempt) > sub.MaxDeliveries {
 		t.find("claim", "%s is delivered %d times, more than %d", id, is.claim.Attempt, sub.MaxDeliveries)
+	}
+}
+
+// returned judges one offset that is a retry: it was delivered as often as it says, or once less if it
+// was given back uncounted.
+func (t *txn) returned(c *meta.Cursor, off queue.Offset, was holding, is *meta.Retry) {
+	switch {
+	case was.retry != nil && was.retry.Attempts == is.Attempts:
+	case was.claim != nil && (is.Attempts == was.claim.Attempt || is.Attempts+1 == was.claim.Attempt):
+	default:
+		t.find("claim", "%s-%d is given back as delivered %d times", c.Segment, off, is.Attempts)
 	}
 }
 

@@ -27,7 +27,7 @@ func (w *world) drain() {
 	for _, i := range w.instances {
 		w.thaw(i)
 	}
-	w.healed = true
+	w.healed.Store(true)
 	w.idle()
 	for w.result.Finding == nil && w.arriveStray() {
 		w.idle()

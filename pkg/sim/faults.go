@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"slices"
+
 	"github.com/spillway-mq/spillway/pkg/queue"
 )
 
@@ -34,7 +36,7 @@ var faultNames = [faultKinds]string{
 }
 
 func (w *world) drawFault(r *request) faultKind {
-	if w.healed {
+	if w.healed.Load() {
 		return none
 	}
 	total := 0
@@ -66,6 +68,12 @@ func (w *world) serveOne() bool {
 	k := w.drawFault(r)
 	if !r.write && (k == late || k == doubled || k == echoed) {
 		k = refused
+	}
+	if k != none {
+		w.faults++
+		if slices.Contains(w.opts.Skip, w.faults) {
+			k = none
+		}
 	}
 	if k != none {
 		w.count("fault " + faultNames[k])

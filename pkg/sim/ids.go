@@ -119,7 +119,7 @@ func hash(parts ...string) uint64 {
 
 // coin decides by request and purpose, one in n: for decisions that are made outside of the scheduler.
 func (w *world) coin(r *request, purpose string, n uint64) bool {
-	if w.healed {
+	if w.healed.Load() {
 		return false
 	}
 	return hash(strconv.FormatUint(w.opts.Seed, 10), r.label, r.name, r.key, strconv.Itoa(r.nth), purpose)%n == 0

@@ -63,6 +63,8 @@ type cause struct {
 	label string
 	inst  *instance
 	late  bool
+	// op is what was asked for, if it was one op.
+	op meta.Op
 }
 
 // letter is one message that a client gave away, and what is known of it.
@@ -130,6 +132,8 @@ type model struct {
 	claims map[queue.ClaimID]made
 	// acked is what clients asked to be done, by claim.
 	acked map[queue.ClaimID]map[queue.Offset]bool
+	// lastAppend is the head's before the append under judgement.
+	lastAppend queue.Millis
 	// given is what went to dead-letter topics, by cursor.
 	given map[meta.Key]map[queue.Offset]bool
 }
@@ -176,6 +180,8 @@ func (m *model) changed(all []change) {
 			t.cursors = append(t.cursors, c)
 		case *meta.Delayed:
 			t.entry(c)
+		case *meta.RefPage:
+			t.pages = append(t.pages, rec)
 		case *meta.Topic:
 			if c.after != nil {
 				m.topics[rec.ID] = rec

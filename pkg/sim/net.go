@@ -231,7 +231,7 @@ func (m *metaNet) Apply(ctx context.Context, op meta.Op) (meta.Result, error) {
 	}
 	r := &request{inst: m.inst, name: op.Name(), key: op.Target().String(), what: tell(op), write: true}
 	return send(ctx, m.net, r, func(late bool) (meta.Result, error) {
-		m.net.world.model.cause = cause{label: r.label, inst: m.inst, late: late}
+		m.net.world.model.cause = cause{label: r.label, inst: m.inst, late: late, op: op}
 		return m.net.world.records.Apply(context.Background(), op)
 	})
 }

@@ -1,15 +1,21 @@
 package sim
 
 import (
+	"fmt"
 	"os"
+	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 func simulate(t *testing.T, opts Options) (res *Result) {
 	t.Helper()
+	// One processor numbers the goroutines of an op in the order in which they were started.
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	synctest.Test(t, func(*testing.T) { res = Run(opts) })
 	return res
 }
@@ -27,38 +33,74 @@ func number(t *testing.T, name string, byDefault uint64) uint64 {
 	return n
 }
 
+// report fails a test with all that is needed to understand a finding and to repeat it.
+func report(t *testing.T, opts Options, res *Result) {
+	t.Helper()
+	small, shrunk := Shrink(opts, res, func(o Options) *Result { return simulate(t, o) }, 20*time.Second)
+	h := shrunk.History
+	t.Logf("the last lines of a shrunk run (without %v, skipping %d of %d faults):\n%s",
+		small.Without, len(small.Skip), shrunk.Faults, strings.Join(h[max(0, len(h)-100):], "\n"))
+	t.Logf("shrunk: %s", shrunk.Finding)
+	if dir := os.Getenv("SPILLWAY_SIM_OUT"); dir != "" {
+		file := filepath.Join(dir, fmt.Sprintf("seed-%d.txt", opts.Seed))
+		text := fmt.Sprintf("%s\n\nshrunk, without %q, skipping %v:\n%s", res.Text(), small.Without, small.Skip, shrunk.Text())
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Error(err)
+		}
+		t.Logf("both histories are in %s", file)
+	}
+	t.Errorf("seed %d: %s\nrepeat: SPILLWAY_SIM_SEED=%d SPILLWAY_SIM_STEPS=%d go test ./pkg/sim -run 'TestSeed$'", opts.Seed, res.Finding, opts.Seed, opts.Steps)
+}
+
+// TestSeed makes the one run that SPILLWAY_SIM_SEED and SPILLWAY_SIM_STEPS say; with SPILLWAY_SIM_ALL set
+// known findings count, too. SPILLWAY_SIM_OUT is a folder for histories.
 func TestSeed(t *testing.T) {
 	opts := Options{Seed: number(t, "SPILLWAY_SIM_SEED", 1), Steps: int(number(t, "SPILLWAY_SIM_STEPS", 0)), Knowing: Open()}
+	if os.Getenv("SPILLWAY_SIM_ALL") != "" {
+		opts.Knowing = nil
+	}
 	res := simulate(t, opts)
 	t.Log(res.Counts)
 	if res.Finding != nil {
-		h := res.History
-		t.Log("\n" + strings.Join(h[max(0, len(h)-100):], "\n"))
-		if p := os.Getenv("SPILLWAY_SIM_HISTORY"); p != "" {
-			_ = os.WriteFile(p, []byte(res.Text()), 0o600)
-		}
-		t.Fatalf("seed %d: %s", opts.Seed, res.Finding)
+		report(t, opts, res)
 	}
 }
 
-// TestSeeds runs a few fixed seeds, and fresh ones, which it prints.
+// TestSeeds makes some runs of fixed seeds and some of fresh ones; or SPILLWAY_SIM_SEEDS many from
+// SPILLWAY_SIM_SEED on.
 func TestSeeds(t *testing.T) {
-	n := number(t, "SPILLWAY_SIM_SEEDS", 10)
-	first := number(t, "SPILLWAY_SIM_SEED", 1)
-	steps := int(number(t, "SPILLWAY_SIM_STEPS", 0))
-	failed := map[string][]uint64{}
-	for seed := first; seed < first+n; seed++ {
-		res := simulate(t, Options{Seed: seed, Steps: steps, Knowing: Open()})
-		if res.Finding != nil {
-			failed[res.Finding.Rule] = append(failed[res.Finding.Rule], seed)
-			if len(failed[res.Finding.Rule]) <= 3 {
-				t.Errorf("seed %d: %s", seed, res.Finding)
-			}
+	var seeds []uint64
+	for i := range number(t, "SPILLWAY_SIM_SEEDS", 25) {
+		seeds = append(seeds, number(t, "SPILLWAY_SIM_SEED", 1)+i)
+	}
+	if os.Getenv("SPILLWAY_SIM_SEED") == "" {
+		fresh := uint64(time.Now().UnixMilli()) // #nosec G115 -- not negative
+		t.Logf("fresh seeds from %d on", fresh)
+		seeds = append(seeds, fresh, fresh+1, fresh+2, fresh+3, fresh+4)
+	}
+	counts, known := make(map[string]int), make(map[string]int)
+	failed := make(map[string][]uint64)
+	for _, seed := range seeds {
+		opts := Options{Seed: seed, Steps: int(number(t, "SPILLWAY_SIM_STEPS", 0)), Knowing: Open()}
+		res := simulate(t, opts)
+		for k, n := range res.Counts {
+			counts[k] += n
 		}
+		for k := range res.Known {
+			known[k]++
+		}
+		if res.Finding == nil {
+			continue
+		}
+		if rule := res.Finding.Rule; failed[rule] == nil {
+			report(t, opts, res)
+		}
+		failed[res.Finding.Rule] = append(failed[res.Finding.Rule], seed)
 	}
-	for rule, seeds := range failed {
-		t.Errorf("%s: %d seeds, %v", rule, len(seeds), seeds[:min(10, len(seeds))])
+	for rule, list := range failed {
+		t.Errorf("%s: seeds %v", rule, list)
 	}
+	t.Logf("%d runs: %v\nknown and open, by runs: %v", len(seeds), counts, known)
 }
 
 // TestSameSeedSameHistory: a run is decided by its options and by nothing else.
@@ -77,4 +119,24 @@ func TestSameSeedSameHistory(t *testing.T) {
 			t.Errorf("seed %d: %v", seed, a.Counts)
 		}
 	}
+}
+
+// TestMutations builds each deliberate fault into the stores and lets the simulator find it.
+func TestMutations(t *testing.T) {
+	const tries = 300
+	var table strings.Builder
+	for _, m := range Mutations() {
+		found := false
+		for seed := max(1, m.From); seed < max(1, m.From)+tries && !found; seed++ {
+			res := simulate(t, Options{Seed: seed, Knowing: Open(), Mutation: &m})
+			if found = res.Finding != nil; found {
+				fmt.Fprintf(&table, "%-50s run %2d, step %4d: %s\n", m.Name, seed, res.Finding.Step, res.Finding.Rule)
+			}
+		}
+		if !found {
+			fmt.Fprintf(&table, "%-50s NOT FOUND in %d runs\n", m.Name, tries)
+			t.Errorf("not found: %s", m.Name)
+		}
+	}
+	t.Logf("mutations:\n%s", table.String())
 }

@@ -16,6 +16,7 @@ type txn struct {
 	// appended are new messages of heads.
 	appended []appendedMsg
 	cursors  []*change
+	pages    []*meta.RefPage
 	// left and entered are messages that left or entered entries of the delayed index.
 	left, entered []waitingMsg
 	// finished are offsets that became done.
@@ -73,6 +74,7 @@ func (t *txn) head(c *change) {
 	case before.Sealed && after.Next != before.Next:
 		t.find("fencing", "%s takes a commit after it was sealed", after.Segment)
 	}
+	t.m.lastAppend = before.LastAppend
 	t.appendedTo(log, before, after)
 	if after.TailFirst != before.TailFirst {
 		t.m.pages(log, before.TailFirst, after.TailFirst)
@@ -147,6 +149,12 @@ func (t *txn) entry(c *change) {
 
 // settle judges the parts of the change together.
 func (t *txn) settle() {
+	for _, page := range t.pages {
+		head, _, err := meta.Fetch[*meta.Head](t.m.w.background(), t.m.w.truth, meta.HeadKey(page.Segment))
+		if err != nil || head.TailFirst < page.Next() {
+			t.find("log", "page %s holds what its head still holds", page.Key())
+		}
+	}
 	entered := make(map[string]bool)
 	for i := range t.entered {
 		entered[t.entered[i].msg.uid] = true

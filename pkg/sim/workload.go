@@ -49,8 +49,14 @@ func newWorkload(w *world) *workload {
 	dead := &topicSpec{name: deadName, config: topics.Config{MinSegments: 1 + w.rng.IntN(2)}}
 	dead.subs = []*subSpec{l.newSub(dead, "s0")}
 	l.topics = append(l.topics, dead)
+	if w.style.narrow {
+		l.topics[0].config = topics.Config{MinSegments: 1}
+	}
 	for i := range 2 + w.rng.IntN(6) {
 		p := &producer{id: fmt.Sprintf("p%d", i), topic: l.topics[w.rng.IntN(len(l.topics))], guard: guardKind(w.rng.IntN(3))}
+		if w.style.narrow {
+			p.topic = l.topics[0]
+		}
 		p.last = make(map[string]queue.MessageID)
 		l.producers = append(l.producers, p)
 	}
@@ -60,6 +66,9 @@ func newWorkload(w *world) *workload {
 	for i, a := range actions {
 		if l.weights[i] = a.weight; w.off(a.name) {
 			l.weights[i] = 0
+		}
+		if w.style.narrow && a.name == "produce" {
+			l.weights[i] *= 6
 		}
 		if a.rare && w.rng.IntN(2) == 0 {
 			l.weights[i] = 0

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing/synctest"
 	"time"
 
@@ -25,6 +26,8 @@ type Options struct {
 	Steps int
 	// Without turns whole kinds of faults and ops off, by name: a shrunk schedule.
 	Without []string
+	// Skip lists faults of requests, by their number from 1, that do not happen.
+	Skip []int
 	// Mutation, if any, is built into the stores.
 	Mutation *Mutation
 	// Knowing lets findings pass that are known and open, by their rule.
@@ -50,6 +53,8 @@ type Result struct {
 	Counts map[string]int
 	// Known counts findings that Options.Knowing let pass.
 	Known map[string]int
+	// Faults is how many faults of requests there were, those left out included.
+	Faults int
 }
 
 // Text is the whole history.
@@ -109,8 +114,9 @@ type world struct {
 
 	style   style
 	step    int
+	faults  int
 	began   time.Time
-	healed  bool
+	healed  atomic.Bool
 	history []string
 	result  *Result
 }
@@ -131,6 +137,8 @@ type style struct {
 	// strays is how often, in 100, a stray request arrives.
 	strays int
 	skew   bool
+	// narrow: all producers write to one segment, most ops are theirs, and many requests come late.
+	narrow bool
 }
 
 func (w *world) off(name string) bool { return slices.Contains(w.opts.Without, name) }
@@ -149,6 +157,13 @@ func (w *world) drawStyle() {
 		s.process = 0
 	}
 	s.skew = s.skew && !w.off("skew")
+	if s.narrow = w.rng.IntN(5) == 0; s.narrow {
+		for _, k := range []faultKind{late, echoed} {
+			if !w.off(faultNames[k]) {
+				s.faults[k] = 4 + w.rng.IntN(8)
+			}
+		}
+	}
 	w.style = s
 }
 
@@ -186,7 +201,7 @@ func Run(opts Options) *Result {
 	w.load = newWorkload(w)
 	w.run()
 	w.close()
-	w.result.History = w.history
+	w.result.History, w.result.Faults = w.history, w.faults
 	if w.ids.strays > 0 {
 		w.result.Counts["random draws of nobody"] = w.ids.strays
 	}

@@ -21,6 +21,9 @@ type write struct {
 	*expr
 	// want is what an update answers with: the item before or after it.
 	want types.ReturnValue
+	// single: after a lost answer only the caller may try again, as it marks its retry (meta.Mark); a
+	// second copy of the request would not, and could take effect before the first and hide it.
+	single bool
 }
 
 // outcome is how a write ended, if it did not fail.
@@ -34,7 +37,7 @@ type outcome struct {
 
 // send carries out w once. If the condition does not hold, got is the item as it was found.
 func (s *Store) send(ctx context.Context, op string, w write) (outcome, *call, error) {
-	c := &call{op: op, subject: w.key.String(), write: true}
+	c := &call{op: op, subject: w.key.String(), write: true, single: w.single}
 	s.stats.requests.Add(1)
 	var raw attrs
 	var used *types.ConsumedCapacity

@@ -22,6 +22,8 @@ type call struct {
 	write       bool
 	// seen: the client reported at least one try; lost: one of them may have taken effect.
 	seen, lost bool
+	// single: the client must not send the request again once a try may have taken effect.
+	single bool
 }
 
 // watch hands the client a retryer that notes how each try ended: a later try's clean refusal says
@@ -42,6 +44,9 @@ type watcher struct {
 // IsErrorRetryable implements aws.Retryer. The client asks it of each try that failed.
 func (w *watcher) IsErrorRetryable(err error) bool {
 	w.call.note(err)
+	if w.call.single && w.call.lost {
+		return false
+	}
 	return w.Retryer.IsErrorRetryable(err)
 }
 

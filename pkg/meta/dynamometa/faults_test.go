@@ -164,10 +164,14 @@ var (
 	topic     = &meta.Topic{ID: "topic"}
 	putTopic  = meta.Put{Record: topic, If: meta.Absent(), Version: 7}
 	appendOne = meta.Append{Segment: segID, Refs: []meta.Ref{refOf(1, 3)}, At: 1000}
-	sealIt    = meta.Seal{Segment: segID}
-	takeMore  = meta.Take{Subscription: subID, Segment: segID, From: 10, To: 20, Add: []meta.Claim{claimOf(2, 10, 20)}}
-	ackSome   = meta.Settle{Subscription: subID, Segment: segID, Claim: queue.ClaimID{1}, Done: []meta.OffsetRange{{Lo: 2, Hi: 5}}}
-	giveBack  = meta.Settle{Subscription: subID, Segment: segID, Claim: queue.ClaimID{1}, Release: []meta.Retry{{OffsetRange: meta.OffsetRange{Lo: 2, Hi: 5}}}}
+	// appendSeq may be sent again by the client: the sequence keeps a late first copy out.
+	appendSeq = meta.Append{
+		Segment: segID, Refs: []meta.Ref{refOf(1, 3)}, At: 1000, Producer: &meta.Sequence{ID: "p", Number: 1},
+	}
+	sealIt   = meta.Seal{Segment: segID}
+	takeMore = meta.Take{Subscription: subID, Segment: segID, From: 10, To: 20, Add: []meta.Claim{claimOf(2, 10, 20)}}
+	ackSome  = meta.Settle{Subscription: subID, Segment: segID, Claim: queue.ClaimID{1}, Done: []meta.OffsetRange{{Lo: 2, Hi: 5}}}
+	giveBack = meta.Settle{Subscription: subID, Segment: segID, Claim: queue.ClaimID{1}, Release: []meta.Retry{{OffsetRange: meta.OffsetRange{Lo: 2, Hi: 5}}}}
 )
 
 // TestClientRetries has the client meet its own first try, whose answer was lost.
@@ -178,7 +182,9 @@ func TestClientRetries(t *testing.T) {
 		check     func(res meta.Result, err error) bool
 	}{
 		{"put", "PutItem", putTopic, func(res meta.Result, err error) bool { return err == nil && res.Item.Version == 7 }},
-		{"append", "UpdateItem", appendOne, func(res meta.Result, err error) bool {
+		// Without a sequence, trying again is left to the caller, who marks it.
+		{"append", "UpdateItem", appendOne, isUnknown},
+		{"append of a producer", "UpdateItem", appendSeq, func(res meta.Result, err error) bool {
 			return err == nil && res.Offset == 0 && res.Item.Record.(*meta.Head).Next == 3
 		}},
 		{"seal", "UpdateItem", sealIt, func(res meta.Result, err error) bool { return err == nil && res.Item.Record.(*meta.Head).Sealed }},
@@ -215,7 +221,7 @@ func TestClientRetries(t *testing.T) {
 				r.must(sealIt)
 			}
 		}
-		if res, err := r.store.Apply(t.Context(), appendOne); err != nil || res.Offset != 0 {
+		if res, err := r.store.Apply(t.Context(), appendSeq); err != nil || res.Offset != 0 {
 			t.Errorf("ended with %+v, %v", res, err)
 		}
 	})
@@ -228,7 +234,7 @@ func TestClientRetries(t *testing.T) {
 				r.must(sealIt)
 			}
 		}
-		if res, err := r.store.Apply(t.Context(), appendOne); !isUnknown(res, err) {
+		if res, err := r.store.Apply(t.Context(), appendSeq); !isUnknown(res, err) {
 			t.Errorf("ended with %v", err)
 		}
 	})

@@ -218,6 +218,9 @@ func planAppend(e *expr, a meta.Append, last *meta.Head) {
 		e.set = append(e.set, e.path(headLast)+" = "+v)
 	}
 	count := meta.CountOf(a.Refs)
+	if a.Producer == nil {
+		e.where("attribute_not_exists(", e.path(headProducers, meta.Mark(&a.Refs[0])), ")")
+	}
 	if p := a.Producer; p != nil {
 		state, seq := e.path(headProducers, p.ID), e.val(binaryOf(sequenceBytes(p.Number)))
 		e.where("(", state, " < ", seq, " OR attribute_not_exists(", state, ") AND size(", e.path(headProducers), ") < ",

@@ -73,7 +73,10 @@ func (s *Store) head(ctx context.Context, op meta.Op) (meta.Result, error) {
 				}
 			}
 		}
-		return &write{key: op.Target(), expr: headPlan(op, last), want: types.ReturnValueAllNew}, false, nil
+		a, isAppend := op.(meta.Append)
+		w := &write{key: op.Target(), expr: headPlan(op, last), want: types.ReturnValueAllNew}
+		w.single = isAppend && a.Producer == nil
+		return w, false, nil
 	})
 	if err != nil {
 		return meta.Result{}, err

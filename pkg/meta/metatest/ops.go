@@ -43,6 +43,11 @@ func testRefusals(t *testing.T, h Harness) {
 	duplicate.Producer = old.Producer
 	stranger := appendOf(ref(999, 1))
 	stranger.Producer = &meta.Sequence{ID: "stranger", Number: 1}
+	first := ref(999, 1)
+	overtaken := newHead(ref(1, 2))
+	overtaken.Producers = map[string]meta.ProducerState{meta.Mark(&first): {Sequence: 1, Count: 1}}
+	again := appendOf(first)
+	again.Producer = &meta.Sequence{ID: meta.Mark(&first), Number: 1}
 	create := take(2, 0, 1)
 	create.Create = &meta.Cursor{Subscription: subID, Segment: segID}
 	changed := take(2, 20, 30)
@@ -66,6 +71,8 @@ func testRefusals(t *testing.T, h Harness) {
 		{"append: sealed before epoch", sealed, other, meta.ReasonSealed},
 		{"append: epoch", newHead(), other, meta.ReasonEpoch},
 		{"append: late before unseen", rolled, late, meta.ReasonLate},
+		{"append: late if a later try has left its mark", overtaken, appendOf(first), meta.ReasonLate},
+		{"append: the later try itself", overtaken, again, meta.ReasonSequence},
 		{"append: unseen before duplicate", rolled, unseen, meta.ReasonUnseen},
 		{"append: duplicate before sequence", known, duplicate, meta.ReasonDuplicate},
 		{"append: sequence before tail full", known, old, meta.ReasonSequence},
