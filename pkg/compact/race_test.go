@@ -648,3 +648,57 @@ func TestAtOnce(t *testing.T) {
 	r.same("dead", r.read("dead"), dead)
 	r.audit()
 }
+
+// beforePut is a store that does something before its first put of a drop.
+type beforePut struct {
+	meta.Store
+	once  sync.Once
+	first func()
+}
+
+func (b *beforePut) Apply(ctx context.Context, op meta.Op) (meta.Result, error) {
+	if op.Name() == "put drop" {
+		b.once.Do(b.first)
+	}
+	return b.Store.Apply(ctx, op)
+}
+
+// TestIntentIsUsed: one that has found an intent due, and stalls before it takes the mark off, must not
+// delete the object if it was made reachable meanwhile.
+func TestIntentIsUsed(t *testing.T) {
+	r := newRig(t)
+	r.target = 100_000
+	r.create("one", topics.Config{})
+	r.send("one", large(8)...)
+	r.send("one", sized(8, 9000)...)
+	for range 2 {
+		r.send("one", large(8)...)
+	}
+	r.rollAll("one")
+	want := r.read("one")
+	r.target = 200_000
+	r.pass(queue.CompactAge + time.Minute)
+	r.note("one")
+	stalled, release := make(chan struct{}), make(chan struct{})
+	slow := &stall{Store: r.meta, match: "put page", while: func() { close(stalled); <-release }}
+	done := make(chan compact.Report)
+	go func() {
+		got, _ := r.compactor(slow, r.blob).Run(context.Background())
+		done <- got
+	}()
+	<-stalled
+	r.pass(queue.GracePeriod + time.Minute)
+	finder := &beforePut{Store: r.meta, first: func() {
+		close(release)
+		if got := <-done; got.Objects != 1 {
+			t.Errorf("the other did %+v", got)
+		}
+	}}
+	if got, err := r.compactor(finder, r.blob).Run(t.Context()); err != nil || got.Deleted != 0 {
+		t.Errorf("the finder: %+v, %v", got, err)
+	}
+	r.same("after the race", r.read("one"), want)
+	r.settle()
+	r.same("after the grace period", r.read("one"), want)
+	r.audit()
+}

@@ -251,3 +251,17 @@ func TestMillis(t *testing.T) {
 		t.Errorf("got %s", m)
 	}
 }
+
+// TestTimesFit: what is deleted is out of everyone's reach by then, and what is compacted out of every
+// writer's.
+func TestTimesFit(t *testing.T) {
+	if reach := queue.PageTTL + queue.PresignTTL + 2*queue.ClockSlack; reach >= queue.GracePeriod {
+		t.Errorf("a URL made from a cached page may live %v, the grace period is %v", reach, queue.GracePeriod)
+	}
+	if late := queue.MaxCommitDelay + queue.CommitTimeout + queue.ClockSlack; late >= queue.CompactAge || late >= queue.GracePeriod {
+		t.Errorf("a commit may come %v late, pages are compacted after %v", late, queue.CompactAge)
+	}
+	if queue.IdempotencyWindow+queue.CommitTimeout > queue.MaxCommitDelay {
+		t.Error("a retry within its window could be too late to commit")
+	}
+}

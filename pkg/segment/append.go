@@ -198,7 +198,11 @@ func (t *try) refused(ctx context.Context, r *meta.Refused) (done Committed, aga
 		}
 		// But not for ever: what was put for a commit that did not come is collected.
 		if r.Reason == meta.ReasonLate && head.LastAppend > t.commit.At.Add(queue.MaxCommitDelay) {
-			return Committed{}, false, t.log.fail(t.commit, queue.KindUnavailable, "the commit comes too late and is void", r)
+			kind := queue.KindUnavailable
+			if t.unknown {
+				kind = queue.KindOutcomeUnknown
+			}
+			return Committed{}, false, t.log.fail(t.commit, kind, "the commit comes too late and is void", r)
 		}
 		t.op.Deadline = max(t.op.Deadline, head.LastAppend.Add(queue.CommitTimeout))
 		return Committed{}, true, r
