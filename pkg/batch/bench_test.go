@@ -97,33 +97,3 @@ func BenchmarkOpenIndex(b *testing.B) {
 		}
 	}
 }
-
-func TestNoAllocations(t *testing.T) {
-	if raceDetector {
-		t.Skip("counts of allocations mean nothing under the race detector")
-	}
-	records := benchMessages()
-	for _, codec := range codecs() {
-		e := batch.NewEncoder(batch.Options{Codec: codec})
-		dst := encodeOnce(t, e, nil, records)
-		if n := testing.AllocsPerRun(20, func() { dst = encodeOnce(t, e, dst, records) }); n != 0 {
-			t.Errorf("%v: encoding allocates %v times", codec, n)
-		}
-		var r batch.Reader
-		var rec batch.Record
-		if n := testing.AllocsPerRun(20, func() { decodeOnce(t, &r, &rec, dst) }); n != 0 {
-			t.Errorf("%v: decoding allocates %v times", codec, n)
-		}
-		x := r.Index()
-		total := int64(0)
-		if n := testing.AllocsPerRun(20, func() {
-			for _, e := range x.Entries() {
-				total += e.BodyLen
-			}
-			first, count := x.Run(queue.SlotRange{Lo: 1000, Hi: 50_000})
-			x.Span(first, count)
-		}); n != 0 {
-			t.Errorf("%v: going over the index allocates %v times", codec, n)
-		}
-	}
-}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"hash/crc32"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -247,35 +246,5 @@ func TestBlockOfAnotherLength(t *testing.T) {
 	data := raw(1, 1, 1, uint64(len(frame)), 1<<20, entry(0, 0, body, 0, 0), blockRow(uint32(len(frame)), 1<<20), frame)
 	if err := batch.Verify(data); err != nil {
 		t.Errorf("a frame of another encoder: %v", err)
-	}
-}
-
-// TestHostileLengthsCostNoMemory: what is claimed and not backed by bytes is not set aside.
-func TestHostileLengthsCostNoMemory(t *testing.T) {
-	if raceDetector {
-		t.Skip("the race detector allocates too")
-	}
-	// A frame header that claims 2^40 bytes of content: single segment, 8 bytes of content size.
-	frame := cat([]byte{0x28, 0xb5, 0x2f, 0xfd, 0xe0}, binary.LittleEndian.AppendUint64(nil, 1<<40), make([]byte, 40))
-	cases := map[string][]byte{
-		"records, index and bodies": raw(0, queue.MaxBatchRecords, 0, 1<<32, 1<<32, make([]byte, 10*queue.MaxBatchRecords), nil, nil)[:200],
-		"blocks":                    raw(1, queue.MaxBatchRecords, queue.MaxBatchRecords, 1<<32, 1<<32, make([]byte, 10*queue.MaxBatchRecords), nil, nil),
-		"frame": raw(1, 1, 1, uint64(len(frame)), 1000, entry(0, 0, make([]byte, 1000), 0, 0),
-			blockRow(uint32(len(frame)), 1000), frame),
-	}
-	for name, data := range cases {
-		t.Run(name, func(t *testing.T) {
-			var before, after runtime.MemStats
-			runtime.ReadMemStats(&before)
-			err := batch.Verify(data)
-			runtime.ReadMemStats(&after)
-			if !queue.Is(err, queue.KindCorrupt) {
-				t.Fatalf("error %v", err)
-			}
-			// The bound leaves room for a zstd decoder.
-			if n := after.TotalAlloc - before.TotalAlloc; n > 256<<10 {
-				t.Errorf("%d bytes of input cost %d bytes of memory", len(data), n)
-			}
-		})
 	}
 }

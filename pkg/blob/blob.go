@@ -1,5 +1,5 @@
 // Package blob is the contract of the object store: where message bytes live. Drivers stand in
-// folders below (memblob, fileblob, later s3blob); blobtest holds the one conformance suite that
+// folders below (memblob, fileblob, s3blob); blobtest holds the one conformance suite that
 // every driver passes.
 //
 // Vocabulary: an object is an immutable string of bytes under a key; a span is a byte range of one.

@@ -1,8 +1,8 @@
 package delay
 
 import (
-	"context"
 	"bytes"
+	"context"
 	"slices"
 	"testing"
 	"time"

@@ -1,5 +1,5 @@
 // Package meta is the contract of the metadata store: the few small records that must change
-// atomically. Drivers stand in folders below (memmeta, boltmeta, later dynamometa); metatest holds
+// atomically. Drivers stand in folders below (memmeta, boltmeta, dynamometa); metatest holds
 // the one conformance suite that every driver passes.
 //
 // Vocabulary: a record is one typed value under a Key (partition and sort key, as in DynamoDB); an

@@ -103,14 +103,19 @@ func (l *workload) subs(topic string) []*meta.Subscription {
 // drainSub claims and acks until a subscription has nothing left.
 func (w *world) drainSub(topic string, sub *meta.Subscription) {
 	inst := w.instances[0]
-	for range 400 {
-		if w.left(topic, sub) == 0 || w.result.Finding != nil {
+	const patience = 60
+	for best, stalled := w.left(topic, sub), 0; stalled < patience; stalled++ {
+		left := w.left(topic, sub)
+		if left == 0 || w.result.Finding != nil {
 			return
+		}
+		if left < best {
+			best, stalled = left, 0
 		}
 		var got consume.Claimed
 		var err error
 		req := consume.ClaimRequest{Topic: topic, Subscription: sub.Name, MaxMessages: 500, MaxBytes: queue.MaxClaimBytes}
-		w.begin(inst, fmt.Sprintf("drain %s/%s, %d left", topic, sub.Name, w.left(topic, sub)), func(ctx context.Context) {
+		w.begin(inst, fmt.Sprintf("drain %s/%s, %d left", topic, sub.Name, left), func(ctx context.Context) {
 			got, err = inst.system.Consume.Claim(ctx, req)
 		}, func(o *op) {
 			w.load.said(o, err)

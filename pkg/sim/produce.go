@@ -267,6 +267,11 @@ func (l *workload) judge(o *op, c *produceCall, answer produce.Answer, err error
 	} else {
 		o.said = l.judgeRuns(o, c, answer, settle)
 	}
+	if c.form == asBatchFile && err == nil && len(answer.Runs) == 1 && answer.Runs[0].Count < len(c.fate) {
+		for i := range c.fate {
+			settle(i, answer.Runs[0].Err)
+		}
+	}
 	// What came before must not be there, now that it is known to be refused.
 	for i := range c.fate {
 		if l.w.model.there(c.fate[i].uid) && c.refusedFor(i) {
@@ -326,7 +331,8 @@ func (l *workload) judgeRuns(o *op, c *produceCall, answer produce.Answer, settl
 			said = append(said, fmt.Sprintf("%d at %s", run.Count, run.ID))
 		}
 	}
-	if covered != len(c.messages) {
+	// A batch file that is refused as a whole is one entry of the answer.
+	if covered != len(c.messages) && (c.form != asBatchFile || covered != 1 || answer.Runs[0].Err == nil) {
 		l.w.find("answer", "%s: the answer covers %d of %d messages", o.label, covered, len(c.messages))
 	}
 	return strings.Join(said, ", ")

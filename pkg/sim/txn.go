@@ -225,7 +225,11 @@ func (t *txn) place(a *appendedMsg) {
 	case s.cancelled:
 		t.find("delayed", "%s was cancelled and is now at %s", a.msg.uid, a.at)
 	case s.waiting && !left:
-		t.find("delayed", "%s is at %s and still in the delayed index", a.msg.uid, a.at)
+		rule := "delayed"
+		if r := t.m.twice(a.msg.uid, s, false); r == ruleSwitched {
+			rule = r
+		}
+		t.find(rule, "%s is at %s and still in the delayed index", a.msg.uid, a.at)
 	}
 	if left && a.ref.VisibleAt() > t.now {
 		t.find("early", "%s is promoted %s before its time", a.msg.uid, a.ref.VisibleAt().Sub(t.now))

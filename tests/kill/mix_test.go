@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -56,11 +57,31 @@ func TestKillMix(t *testing.T) {
 		s.kill()
 		s.start()
 	}
+	m.await(ctx)
 	close(m.stop)
 	working.Wait()
 	close(stopDraining)
 	draining.Wait()
 	m.verify(ctx, t)
+}
+
+// kinds are the kinds of work that the mix must have done, or it shows nothing.
+func kinds() []string {
+	return []string{"dead letters", "left alone", "cancelled", "edited", "subscriptions", "topics"}
+}
+
+// await lets the load go on until it has done some of everything: on a slow machine a few kills are too
+// soon over.
+func (m *mix) await(ctx context.Context) {
+	const patience = 30 * time.Second
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline) && ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
+		m.mu.Lock()
+		missing := slices.ContainsFunc(kinds(), func(what string) bool { return m.rounds[what] == 0 })
+		m.mu.Unlock()
+		if !missing {
+			return
+		}
+	}
 }
 
 // mix is the load, and what it knows for certain.
@@ -373,7 +394,7 @@ func (m *mix) verify(ctx context.Context, t *testing.T) {
 			t.Errorf("invariant 8: %q was cancelled or edited, and is there %d times", body, there[body])
 		}
 	}
-	for _, what := range []string{"dead letters", "left alone", "cancelled", "edited", "subscriptions", "topics"} {
+	for _, what := range kinds() {
 		if m.rounds[what] == 0 {
 			t.Errorf("%s: the load did nothing", what)
 		}

@@ -15,9 +15,9 @@ import (
 // a dimension would be a metric for each, and would tell it to whoever reads metrics.
 type metrics struct {
 	function, table string
-	clock    func() time.Time
-	mu       sync.Mutex // guards out: lines must not mix
-	out      io.Writer
+	clock           func() time.Time
+	mu              sync.Mutex // guards out: lines must not mix
+	out             io.Writer
 }
 
 // namespace is where CloudWatch keeps the metrics; the alarms of infra read it.
@@ -66,8 +66,12 @@ func (m *metrics) observe(o httpapi.Observation) {
 			CloudWatchMetrics: []emfDirective{{
 				Namespace: namespace, Dimensions: [][]string{{"Table", "Function"}, {"Table", "Function", "Route"}},
 				Metrics: []emfMetric{
-					{"Calls", "Count"}, {"Faults", "Count"}, {"Refused", "Count"}, {"Duration", "Milliseconds"},
-					{"Received", "Bytes"}, {"Sent", "Bytes"},
+					{"Calls", "Count"},
+					{"Faults", "Count"},
+					{"Refused", "Count"},
+					{"Duration", "Milliseconds"},
+					{"Received", "Bytes"},
+					{"Sent", "Bytes"},
 				},
 			}},
 		},
