@@ -46,8 +46,10 @@ const (
 	leaseTTL = 2 * time.Minute
 	// lastStep is the time a run keeps back from its budget: about what one step takes.
 	lastStep = 10 * time.Second
-	// lookLimit is the number of notes read at once.
+	// lookLimit is the number of small records or objects listed at once; workLimit that of work, as
+	// the note of a large drop may take 200 KB.
 	lookLimit = 100
+	workLimit = 16
 	// tombstone is how long it is remembered that an upload was removed.
 	tombstone = 7 * 24 * time.Hour
 )
@@ -107,7 +109,7 @@ func (s *Service) Run(ctx context.Context) (Report, error) {
 	var total Report
 	var errs []error
 	now := s.Clock.Millis()
-	q := meta.Range{PK: meta.WorkPK(0), To: meta.WorkSK(now+1, ""), Limit: lookLimit}
+	q := meta.Range{PK: meta.WorkPK(0), To: meta.WorkSK(now+1, ""), Limit: workLimit}
 	looked := make(map[queue.SegmentID]bool)
 	for {
 		page, err := s.Meta.Query(ctx, q)
