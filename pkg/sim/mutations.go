@@ -28,8 +28,11 @@ func logMutations() []Mutation {
 			h.Producers, h.Tail = nil, nil
 		}),
 		from(16, onHead("append ignores the seal", func(_ *meta.Append, h *meta.Head) { h.Sealed = false })),
-		from(52, each("append ignores SeenFrom and its deadline", func(a meta.Append, _ *rand.Rand) meta.Op {
+		from(1, each("retried append leaves no mark and looks no further", func(a meta.Append, _ *rand.Rand) meta.Op {
 			a.SeenFrom, a.Deadline = nil, 0
+			if a.Producer != nil && a.Producer.ID == meta.Mark(&a.Refs[0]) {
+				a.Producer = nil
+			}
 			return a
 		})),
 		each("append does not put its payload", func(a meta.Append, _ *rand.Rand) meta.Op {
