@@ -11,6 +11,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -119,18 +120,33 @@ func BadEvent() events.APIGatewayV2HTTPResponse {
 }
 
 // Promote promotes, on all topics, the delayed messages that are due, until all are or the budget is used
-// up; what remains is the next run's. It says so in a metric, by whose absence an alarm tells that nobody
-// runs any more.
+// up; what remains is the next run's.
 func (h *Host) Promote(ctx context.Context) error {
 	ctx, cancel := Budget(ctx)
 	defer cancel()
 	promoted, _, err := h.System.Delay.PromoteAll(ctx)
+	return h.ran(ctx, "Promoted", promoted, err)
+}
+
+// Compact merges and deletes what is due, until nothing is or the budget is used up; what remains is the
+// next run's.
+func (h *Host) Compact(ctx context.Context) error {
+	ctx, cancel := Budget(ctx)
+	defer cancel()
+	report, err := h.System.Compact.Run(ctx)
+	swept, serr := h.System.Compact.Sweep(ctx)
+	return h.ran(ctx, "Deleted", report.Deleted+swept, errors.Join(err, serr))
+}
+
+// ran tells of a scheduled run in a metric, by whose absence an alarm tells that nobody runs any more. A run
+// whose time was up is no failure.
+func (h *Host) ran(ctx context.Context, what string, n int, err error) error {
 	if ctx.Err() != nil {
 		err = nil
 	}
-	h.metrics.run(promoted, err)
+	h.metrics.run(what, n, err)
 	if err != nil {
-		return fmt.Errorf("promote due messages: %w", err)
+		return fmt.Errorf("scheduled run: %w", err)
 	}
 	return nil
 }

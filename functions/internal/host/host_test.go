@@ -169,3 +169,28 @@ func TestEnvironment(t *testing.T) {
 		t.Error("a log level that is none was taken")
 	}
 }
+
+// TestScheduledRuns: what the schedule calls does its work and says so.
+func TestScheduledRuns(t *testing.T) {
+	h, out := newHost(t)
+	call(t, h, event("PUT", "/v1/topics/t", `{"default_delay":0.01}`, nil))
+	call(t, h, event("POST", "/v1/topics/t/messages", `{"messages":[{"body":"x"}]}`, nil))
+	time.Sleep(20 * time.Millisecond)
+	out.Reset()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := h.Promote(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Compact(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"Promoted":1`, `"Deleted":0`, `"Runs":1`} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %s in\n%s", want, out)
+		}
+	}
+	if a := call(t, h, event("GET", "/v1/topics/t", "", nil)); !strings.Contains(a.Body, `"ready":1`) {
+		t.Errorf("after the leader's run: %s", a.Body)
+	}
+}

@@ -88,31 +88,22 @@ func (m *metrics) observe(o httpapi.Observation) {
 	m.write(line)
 }
 
-type emfRun struct {
-	Meta     emfMeta `json:"_aws"`
-	Table    string  `json:"Table"`
-	Function string  `json:"Function"`
-	Runs     int     `json:"Runs"`
-	Faults   int     `json:"Faults"`
-	Promoted int     `json:"Promoted"`
-}
-
-// run tells of one scheduled run.
-func (m *metrics) run(promoted int, err error) {
-	line := emfRun{
-		Meta: emfMeta{
+// run tells of one scheduled run, and how much it did of what.
+func (m *metrics) run(what string, n int, err error) {
+	faults := 0
+	if err != nil {
+		faults = 1
+	}
+	m.write(map[string]any{
+		"_aws": emfMeta{
 			Timestamp: m.clock().UnixMilli(),
 			CloudWatchMetrics: []emfDirective{{
 				Namespace: namespace, Dimensions: [][]string{{"Table", "Function"}},
-				Metrics: []emfMetric{{"Runs", "Count"}, {"Faults", "Count"}, {"Promoted", "Count"}},
+				Metrics: []emfMetric{{"Runs", "Count"}, {"Faults", "Count"}, {what, "Count"}},
 			}},
 		},
-		Table: m.table, Function: m.function, Runs: 1, Promoted: promoted,
-	}
-	if err != nil {
-		line.Faults = 1
-	}
-	m.write(line)
+		"Table": m.table, "Function": m.function, "Runs": 1, "Faults": faults, what: n,
+	})
 }
 
 func (m *metrics) write(line any) {

@@ -1,0 +1,17 @@
+// Command compactor is the Lambda function that the schedule calls to merge small batches and to delete what no
+// ref reaches. It takes one step after another until its time is up; the next run goes on.
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/aws/aws-lambda-go/lambda"
+
+	"github.com/spillway-mq/spillway/functions/internal/host"
+)
+
+func main() {
+	config := host.Must(host.FromEnvironment("compactor", os.Getenv))
+	lambda.Start(host.Must(host.Open(context.Background(), config, os.Stdout)).Compact)
+}
