@@ -58,6 +58,11 @@ test-s3: ## run the S3 driver's conformance suite against versitygw, installed b
 	@tools/versitygw
 	@SPILLWAY_S3_STRICT=1 go test $(TESTFLAGS) ./pkg/blob/s3blob/...
 
+.PHONY: test-aws
+test-aws: need-node ## deploy to an emulator of AWS and test it from outside; to AWS_ENDPOINT_URL, or one started by tools/ministack
+	@run=(); if [ -z "$${AWS_ENDPOINT_URL:-}" ]; then run=(tools/ministack with); fi; \
+	"$${run[@]}" go test -tags localstack -count=1 -timeout 30m $(TESTFLAGS) ./localstack-tests/...
+
 .PHONY: race
 race: ## the same tests under the race detector
 	@go test -race $(TESTFLAGS) $$(go list ./... | grep -vE '$(NODE_PACKAGES)')
@@ -69,6 +74,7 @@ check: vet fmt-check lint tidy-check generate-check ## all static checks
 .PHONY: vet
 vet: ## go vet
 	@go vet ./...
+	@go vet -tags localstack ./localstack-tests/...
 
 .PHONY: lint
 lint: tools-lint ## golangci-lint, with the rules of .golangci.yml
