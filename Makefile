@@ -1,6 +1,6 @@
 # Everything a developer runs. `make` alone prints the targets.
-# `make test` needs only Go; `make test-infra` needs Node.js, too. What needs more is installed by tools/,
-# pinned.
+# `make test` needs only Go; `make test-infra` needs Node.js, too, and `make test-aws` Python besides. What needs
+# more is installed by tools/, pinned.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c

@@ -68,7 +68,7 @@ func (w *workshop) command(t *testing.T, patience time.Duration, name string, ar
 type deployment struct {
 	*endpoint
 	stack, api                             string
-	ApiUrl, TableName, BucketName, Version string //nolint:revive,staticcheck // the stack's outputs have these names
+	ApiUrl, TableName, BucketName, Version string //nolint:revive // the stack's outputs have these names
 }
 
 // deploy makes or changes a deployment. More context goes to the CDK as it is.
