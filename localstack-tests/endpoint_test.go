@@ -83,12 +83,17 @@ func (a answer) code() string {
 	return e.Error.Code
 }
 
+// sign signs a request by SigV4; hash is the body's SHA-256 in hex.
+func sign(ctx context.Context, service string, req *http.Request, hash string) error {
+	credentials := aws.Credentials{AccessKeyID: "test", SecretAccessKey: "test"}
+	return v4.NewSigner().SignHTTP(ctx, credentials, req, hash, service, region, time.Now())
+}
+
 // send makes a request, signed for the service unless that is empty.
 func (e *endpoint) send(ctx context.Context, service string, req *http.Request, body []byte) (answer, error) {
 	if service != "" {
 		sum := sha256.Sum256(body)
-		credentials := aws.Credentials{AccessKeyID: "test", SecretAccessKey: "test"}
-		if err := v4.NewSigner().SignHTTP(ctx, credentials, req, hex.EncodeToString(sum[:]), service, region, time.Now()); err != nil {
+		if err := sign(ctx, service, req, hex.EncodeToString(sum[:])); err != nil {
 			return answer{}, err
 		}
 	}

@@ -25,6 +25,7 @@ func TestDeployed(t *testing.T) {
 		"sizes":            sizes,
 		"refused calls":    refusedCalls,
 		"odd calls":        oddCalls,
+		"the SDK":          sdk,
 		"the API document": document,
 	} {
 		t.Run(name, func(t *testing.T) { part(t, one) })
