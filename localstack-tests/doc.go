@@ -6,6 +6,6 @@
 // The tests do not know which emulator it is. They are built with the tag localstack alone, since they want an
 // endpoint, Node.js and minutes: `make test-aws` starts one where AWS_ENDPOINT_URL names none.
 //
-// Non-goals: what no emulator has (IAM policies, limits of memory and concurrency, freezing): pkg/sim, the
+// Non-goals: what no emulator has (limits of memory and concurrency, freezing): pkg/sim, the
 // assertions on the template in infra, and real AWS have those.
 package localstack

@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -42,7 +44,16 @@ func newEndpoint(t *testing.T) *endpoint {
 	if strings.HasSuffix(u.Hostname(), "amazonaws.com") {
 		t.Fatal("AWS_ENDPOINT_URL is AWS itself: these tests are for emulators")
 	}
-	return &endpoint{url: raw, client: &http.Client{Timeout: time.Minute}}
+	transport := &http.Transport{}
+	if bundle := os.Getenv("AWS_CA_BUNDLE"); bundle != "" {
+		pem, err := os.ReadFile(bundle)
+		if err != nil {
+			t.Fatal(err)
+		}
+		transport.TLSClientConfig = &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
+		transport.TLSClientConfig.RootCAs.AppendCertsFromPEM(pem)
+	}
+	return &endpoint{url: raw, client: &http.Client{Timeout: time.Minute, Transport: transport}}
 }
 
 // environment is what programs that speak to the endpoint are given.

@@ -26,6 +26,7 @@ func TestDeployed(t *testing.T) {
 		"refused calls":    refusedCalls,
 		"odd calls":        oddCalls,
 		"the SDK":          sdk,
+		"every call":       everyCall,
 		"the API document": document,
 	} {
 		t.Run(name, func(t *testing.T) { part(t, one) })

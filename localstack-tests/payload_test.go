@@ -52,6 +52,11 @@ func upload(t *testing.T, d *deployment) {
 		t.Fatalf("uploads: %+v", made)
 	}
 	u := made.Uploads[0]
+	other := bytes.Clone(payload)
+	other[1]++
+	if a := d.fetch(t, u.Method, u.URL, u.Headers, other); a.status < 400 {
+		t.Errorf("an upload of other bytes than were asked for: %v", a)
+	}
 	if a := d.fetch(t, u.Method, u.URL, u.Headers, payload); a.status != http.StatusOK {
 		t.Fatalf("upload: %v", a)
 	}

@@ -23,7 +23,7 @@ type signing struct{ d *deployment }
 
 func (s signing) RoundTrip(req *http.Request) (*http.Response, error) {
 	if !strings.HasPrefix(req.URL.String(), s.d.api) {
-		return http.DefaultTransport.RoundTrip(req)
+		return s.d.client.Transport.RoundTrip(req)
 	}
 	var body []byte
 	if req.Body != nil {
@@ -39,7 +39,7 @@ func (s signing) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := sign(req.Context(), "execute-api", signed, hex.EncodeToString(sum[:])); err != nil {
 		return nil, err
 	}
-	return http.DefaultTransport.RoundTrip(signed)
+	return s.d.client.Transport.RoundTrip(signed)
 }
 
 // sdk: producer and consumer speak the batch format, which API Gateway carries in base 64 both ways; nothing is
