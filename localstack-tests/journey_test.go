@@ -192,7 +192,7 @@ func idempotency(t *testing.T, d *deployment) {
 }
 
 func delayed(t *testing.T, d *deployment) {
-	d.topic(t, "later", object{"default_delay": 3}, object{})
+	d.topic(t, "later", object{"default_delay": 6}, object{})
 	sent := d.produce(t, "later", object{"body": "due"}, object{"body": "cancelled"})
 	if sent[0].DelayedID == "" {
 		t.Fatalf("not delayed: %+v", sent)
@@ -204,7 +204,7 @@ func delayed(t *testing.T, d *deployment) {
 		t.Errorf("cancel: %v", a)
 	}
 	// The claim promotes: the schedule is too slow for this.
-	got := d.claim(t, "later", object{"max_messages": 10, "wait": 10})
+	got := d.claim(t, "later", object{"max_messages": 10, "wait": 15})
 	if len(got) != 1 || got[0].Body != "due" {
 		t.Fatalf("claimed %+v", got)
 	}
