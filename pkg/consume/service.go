@@ -131,7 +131,11 @@ func (s *Service) subscription(ctx context.Context, topic, name string) (*topics
 	if sub := m.Subscriptions[name]; sub != nil {
 		return m, sub, nil
 	}
-	return nil, nil, &queue.Error{
+	return nil, nil, noSubscription(name)
+}
+
+func noSubscription(name string) error {
+	return &queue.Error{
 		Op: "open subscription", Subject: name, Kind: queue.KindNotFound, Code: queue.CodeSubscriptionNotFound,
 		Message: "the topic has no subscription of that name",
 	}
