@@ -314,11 +314,11 @@ func (s *Service) claimFrom(ctx context.Context, c *call, g *glance) error {
 		return g.err
 	}
 	id := cursorID{c.sub.ID, g.seg.ID}
-	unlock, err := s.cursors.lock(ctx, id)
+	done, err := s.cursors.Take(ctx, id)
 	if err != nil {
-		return err
+		return canceled(ctx, "claim")
 	}
-	defer unlock()
+	defer done()
 	if g.view == nil {
 		if err := s.glance(ctx, c, g); err != nil {
 			return err

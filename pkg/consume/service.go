@@ -12,6 +12,7 @@ import (
 	"github.com/spillway-mq/spillway/pkg/queue"
 	"github.com/spillway-mq/spillway/pkg/segment"
 	"github.com/spillway-mq/spillway/pkg/topics"
+	"github.com/spillway-mq/spillway/pkg/turn"
 )
 
 // Topics finds topics by name; *topics.Service is one.
@@ -84,7 +85,7 @@ type Service struct {
 	headMaxAge       time.Duration
 	maxInline        int64
 
-	cursors *keyLocks
+	cursors *turn.Turns[cursorID]
 	known   *knowledge
 }
 
@@ -96,7 +97,7 @@ func New(d Deps) *Service {
 		maxInline: orDefault(d.MaxInlineBytes, queue.MaxClaimBytes),
 		pollMin:   orDefault(d.PollMin, defaultFirstPoll), pollMax: orDefault(d.PollMax, defaultLastPoll),
 		headMaxAge: orDefault(d.HeadMaxAge, defaultHeadMaxAge),
-		cursors:    newKeyLocks(), known: newKnowledge(),
+		cursors:    turn.New[cursorID](), known: newKnowledge(),
 	}
 	if s.logger == nil {
 		s.logger = slog.New(slog.DiscardHandler)
@@ -130,7 +131,11 @@ func (s *Service) subscription(ctx context.Context, topic, name string) (*topics
 	if sub := m.Subscriptions[name]; sub != nil {
 		return m, sub, nil
 	}
-	return nil, nil, &queue.Error{
+	return nil, nil, noSubscription(name)
+}
+
+func noSubscription(name string) error {
+	return &queue.Error{
 		Op: "open subscription", Subject: name, Kind: queue.KindNotFound, Code: queue.CodeSubscriptionNotFound,
 		Message: "the topic has no subscription of that name",
 	}

@@ -85,6 +85,9 @@ func (s *Service) settle(ctx context.Context, topic, subscription string, receip
 	// Claims that the cursors do not know may have ended, or be of the subscription as it is since
 	// another process moved it, or made it anew: under the old id, what is done says nothing.
 	now, err := s.topics.Reload(ctx, topic)
+	if err == nil && now.Subscriptions[subscription] == nil {
+		err = noSubscription(subscription)
+	}
 	if err != nil {
 		for _, g := range stray {
 			for _, place := range g.places {
@@ -94,7 +97,7 @@ func (s *Service) settle(ctx context.Context, topic, subscription string, receip
 		return errs, nil
 	}
 	moved := now.Subscriptions[subscription]
-	if moved == nil || moved.ID == sub.ID {
+	if moved.ID == sub.ID {
 		return errs, nil
 	}
 	for _, g := range stray {

@@ -226,6 +226,28 @@ func TestReceiptsOfUnknownSegments(t *testing.T) {
 	}
 }
 
+// TestReceiptsOfDeletedSubscription: the same, but the new subscription is gone by now: nothing was acked.
+func TestReceiptsOfDeletedSubscription(t *testing.T) {
+	e := newEnv(t, options{})
+	old := e.topic("a", 1, nil)
+	e.add(old.Open[0], false, numbered(1)...)
+	e.ack("a", e.claim("a", 1))
+	sub := *old.Subscriptions["sub"]
+	sub.ID = e.ids.Subscription()
+	anew, gone := *old, *old
+	anew.Subscriptions = map[string]*meta.Subscription{"sub": &sub}
+	gone.Subscriptions = nil
+	e.names.maps["a"] = &anew
+	list := []queue.Receipt{e.claim("a", 1)[0].receipt()}
+	e.names.maps["a"] = old
+	e.names.onReload = func() { e.names.maps["a"] = &gone }
+	errs, err := e.svc.Ack(t.Context(), "a", "sub", list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, errs[0], queue.CodeSubscriptionNotFound)
+}
+
 // TestReceiptsOfMovedSubscription: a process that has not yet heard that a subscription was moved, and so
 // has a new id, must not judge receipts of the new one by what is done under the old one.
 func TestReceiptsOfMovedSubscription(t *testing.T) {

@@ -1,7 +1,6 @@
 package consume
 
 import (
-	"context"
 	"sync"
 
 	"github.com/spillway-mq/spillway/pkg/meta"
@@ -12,50 +11,6 @@ import (
 type cursorID struct {
 	sub queue.SubscriptionID
 	seg queue.SegmentID
-}
-
-// keyLocks lets one claim at a time work on a cursor. It is no part of correctness, which rests on the
-// conditions of the ops: it keeps the consumers of one process from refusing each other.
-type keyLocks struct {
-	mu   sync.Mutex // guards held
-	held map[cursorID]*keyLock
-}
-
-type keyLock struct {
-	turn  chan struct{} // holds one token while the lock is taken
-	users int
-}
-
-func newKeyLocks() *keyLocks { return &keyLocks{held: make(map[cursorID]*keyLock)} }
-
-// lock waits for its turn; the error is ctx's.
-func (l *keyLocks) lock(ctx context.Context, id cursorID) (unlock func(), err error) {
-	l.mu.Lock()
-	k := l.held[id]
-	if k == nil {
-		k = &keyLock{turn: make(chan struct{}, 1)}
-		l.held[id] = k
-	}
-	k.users++
-	l.mu.Unlock()
-	select {
-	case k.turn <- struct{}{}:
-		return func() {
-			<-k.turn
-			l.leave(id, k)
-		}, nil
-	case <-ctx.Done():
-		l.leave(id, k)
-		return nil, canceled(ctx, "claim")
-	}
-}
-
-func (l *keyLocks) leave(id cursorID, k *keyLock) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if k.users--; k.users == 0 {
-		delete(l.held, id)
-	}
 }
 
 // knowledge is what was seen of segments and cursors and cannot become wrong.

@@ -118,8 +118,8 @@ func TestConcurrentCallersShareRuns(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n, _ := r.promote(t); n != 0 || len(r.contents(t)) != 64 || len(r.turns.held) != 0 {
-		t.Errorf("%d left, %d promoted, %d turns held", n, len(r.contents(t)), len(r.turns.held))
+	if n, _ := r.promote(t); n != 0 || len(r.contents(t)) != 64 || r.turns.Held() != 0 {
+		t.Errorf("%d left, %d promoted, %d turns held", n, len(r.contents(t)), r.turns.Held())
 	}
 }
 

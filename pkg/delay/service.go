@@ -13,6 +13,7 @@ import (
 	"github.com/spillway-mq/spillway/pkg/queue"
 	"github.com/spillway-mq/spillway/pkg/segment"
 	"github.com/spillway-mq/spillway/pkg/topics"
+	"github.com/spillway-mq/spillway/pkg/turn"
 )
 
 const (
@@ -50,12 +51,12 @@ type Deps struct {
 type Service struct {
 	Deps
 	flights singleflight.Group
-	turns   turns
+	turns   *turn.Turns[string]
 }
 
 // New makes a Service.
 func New(d Deps) *Service {
-	return &Service{Deps: d, turns: turns{held: make(map[string]*turn)}}
+	return &Service{Deps: d, turns: turn.New[string]()}
 }
 
 // PromoteAll is the backstop, for a ticker or schedule: it promotes what is due in every topic that

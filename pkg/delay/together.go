@@ -2,7 +2,6 @@ package delay
 
 import (
 	"context"
-	"sync"
 
 	"github.com/spillway-mq/spillway/pkg/queue"
 	"github.com/spillway-mq/spillway/pkg/topics"
@@ -21,12 +20,18 @@ func (s *Service) together(ctx context.Context, m *topics.Map, now queue.Millis)
 	total := 0
 	for ctx.Err() == nil {
 		done := s.flights.DoChan(key, func() (any, error) {
-			defer s.turns.take(key)()
+			// Others wait for this run, so it goes on when its first caller goes away.
+			ctx := context.WithoutCancel(ctx)
+			end, err := s.turns.Take(ctx, key)
+			if err != nil {
+				return outcome{}, err
+			}
+			defer end()
 			s.flights.Forget(key)
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), promoteTimeout)
+			ctx, cancel := context.WithTimeout(ctx, promoteTimeout)
 			defer cancel()
 			p := promotion{service: s, m: m, now: now}
-			err := p.run(ctx)
+			err = p.run(ctx)
 			return p.outcome, err
 		})
 		select {
@@ -42,38 +47,4 @@ func (s *Service) together(ctx context.Context, m *topics.Map, now queue.Millis)
 		}
 	}
 	return total, 0, &queue.Error{Op: "promote", Subject: m.Name, Kind: queue.KindCanceled, Err: context.Cause(ctx)}
-}
-
-// turns lets one at a time pass for each name.
-type turns struct {
-	mu   sync.Mutex // guards held
-	held map[string]*turn
-}
-
-type turn struct {
-	// taken holds one token while it is somebody's turn. A channel and no mutex: store calls are made
-	// within a turn, and only waits on channels let a test's clock go on meanwhile (testing/synctest).
-	taken chan struct{}
-	count int // holder and waiters; guarded by turns.mu
-}
-
-// take waits for its turn; the function it returns ends it.
-func (t *turns) take(name string) func() {
-	t.mu.Lock()
-	one := t.held[name]
-	if one == nil {
-		one = &turn{taken: make(chan struct{}, 1)}
-		t.held[name] = one
-	}
-	one.count++
-	t.mu.Unlock()
-	one.taken <- struct{}{}
-	return func() {
-		<-one.taken
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if one.count--; one.count == 0 {
-			delete(t.held, name)
-		}
-	}
 }

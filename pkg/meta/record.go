@@ -121,6 +121,18 @@ type TopicConfig struct {
 	Attributes      map[string]string `json:"attributes,omitempty"`
 }
 
+// MessageTimes is the part of a config that decides when a message becomes visible and expires.
+type MessageTimes struct {
+	DefaultDelay time.Duration `json:"default_delay,omitempty"`
+	MaxDelay     time.Duration `json:"max_delay,omitempty"`
+	DefaultTTL   time.Duration `json:"default_ttl,omitempty"`
+}
+
+// Times are the config's message times.
+func (c TopicConfig) Times() MessageTimes {
+	return MessageTimes{DefaultDelay: c.DefaultDelay, MaxDelay: c.MaxDelay, DefaultTTL: c.DefaultTTL}
+}
+
 // Delayed reports whether messages of the topic may wait in the delayed index.
 func (c TopicConfig) Delayed() bool { return c.DefaultDelay > 0 }
 
@@ -301,6 +313,9 @@ type Attempt struct {
 	Created queue.Millis `json:"created"`
 	// Deadline is when the try that holds the record is void at the latest.
 	Deadline queue.Millis `json:"deadline"`
+	// Times are what the topic's config said at the first try. A later one goes by them: were it to
+	// take the config of its own day, it would look for the first one's messages in other places.
+	Times MessageTimes `json:"times,omitzero"`
 	// Delayed is the answer for the call's delayed messages: set in the transaction that puts
 	// their entries. Of a call whose entries take several transactions it is how far they are.
 	Delayed []byte `json:"delayed,omitempty"`

@@ -56,7 +56,7 @@ func (c *call) begin(ctx context.Context, g Guard) (answer Answer, done bool, er
 		sum := sha256.Sum256([]byte(g.ProducerID + "\x00" + string(binarySequence(g.Sequence))))
 		copy(c.nonce[:], sum[:])
 		c.guard = &guarded{producer: g.ProducerID, sequence: g.Sequence}
-		if !c.topic.Topic.Config.Delayed() {
+		if !c.topic.Topic.EverDelayed() {
 			return Answer{}, false, nil
 		}
 		return Answer{}, false, c.beginProducer(ctx)
@@ -87,12 +87,33 @@ func (c *call) beginProducer(ctx context.Context) error {
 	default:
 		g.version = version
 	}
-	g.attempt = &meta.Attempt{Topic: c.topic.ID(), Token: tok, Sequence: g.sequence, Nonce: c.nonce, Created: c.created}
+	g.attempt = &meta.Attempt{Topic: c.topic.ID(), Token: tok, Sequence: g.sequence, Nonce: c.nonce, Created: c.created, Times: c.times}
 	if last != nil && last.Sequence == g.sequence {
 		g.attempt = last
-		c.created = last.Created
+		c.created, c.times = last.Created, last.Times
 	}
 	return nil
+}
+
+// wasNormal reports whether the call's first try found a normal topic and committed what this one, after a
+// change of the topic, would delay. Only the heads know: on a normal topic a producer's call leaves no
+// record. Nothing is read unless the topic was changed within the time that a retry may take.
+func (c *call) wasNormal(ctx context.Context, later []part) (bool, error) {
+	g, t := c.guard, c.topic.Topic
+	if len(later) == 0 || g == nil || g.producer == "" || len(g.attempt.Delayed) > 0 ||
+		t.Modified <= t.Created || t.Modified.Add(queue.ProducerWindow) < c.Clock.Millis() {
+		return false, nil
+	}
+	for _, sh := range c.shares(later) {
+		head, err := c.Log.Head(ctx, sh.segment.ID)
+		if err != nil {
+			return false, err
+		}
+		if last, known := head.Producers[g.producer]; known && last.Sequence >= g.sequence {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // beginKey takes the record of an Idempotency-Key, or answers from it.
@@ -100,7 +121,7 @@ func (c *call) beginKey(ctx context.Context, g Guard) (Answer, bool, error) {
 	fresh := &meta.Attempt{
 		Topic: c.topic.ID(), Token: token("k-", g.IdempotencyKey), Hash: g.BodyHash,
 		Nonce: c.nonce, Created: c.created, Deadline: c.created.Add(queue.CommitTimeout),
-		Expires: c.created.Add(queue.IdempotencyWindow),
+		Expires: c.created.Add(queue.IdempotencyWindow), Times: c.times,
 	}
 	c.guard = &guarded{attempt: fresh}
 	put := meta.Put{Record: fresh, If: meta.Absent(), Version: meta.NewVersion(c.IDs)}
@@ -164,7 +185,7 @@ func (c *call) secondTry(ctx context.Context, item *meta.Item, fresh *meta.Attem
 		}
 	}
 	c.guard = &guarded{attempt: &next, version: put.Version}
-	c.nonce, c.created = next.Nonce, next.Created
+	c.nonce, c.created, c.times = next.Nonce, next.Created, next.Times
 	return Answer{}, false, nil
 }
 

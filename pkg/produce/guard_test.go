@@ -335,3 +335,48 @@ func TestManyRefs(t *testing.T) {
 		t.Errorf("answered %v, then %v", first, again)
 	}
 }
+
+// TestConfigChangesBetweenTries: the topic becomes a delayed one, or a normal one, between the tries of one
+// guarded call, of which the first died after it had committed. The messages must not go to both places.
+func TestConfigChangesBetweenTries(t *testing.T) {
+	guards := map[string]produce.Guard{
+		"producer": {ProducerID: "p", Sequence: 3}, "idempotency key": {IdempotencyKey: "k", BodyHash: "h"},
+	}
+	for gname, guard := range guards {
+		for name, first := range map[string]time.Duration{"normal, then delayed": 0, "delayed, then normal": time.Minute} {
+			t.Run(gname+", "+name, func(t *testing.T) {
+				w := newWorld(t)
+				w.topic("t", topics.Config{MinSegments: 2, DefaultDelay: first})
+				w.now = w.now.Add(time.Second)
+				plan := fault.Script(fault.Options{}, fault.Rule{Op: "append", Nth: 2, Fault: fault.CrashAfter})
+				if first > 0 {
+					plan = fault.Script(fault.Options{}, fault.Rule{Op: "transact", Nth: 1, Fault: fault.CrashAfter})
+				}
+				dying := w.process(fault.Meta(w.meta, plan), fault.Blob(w.blob, plan))
+				req := produce.Request{Topic: "t", Messages: messages(12, "x", 12), Guard: guard}
+				_, _ = dying.Produce(t.Context(), req)
+				if !plan.Crashed() {
+					t.Fatal("the first try did not die")
+				}
+				again := w.process(w.meta, w.blob)
+				second := time.Minute - first
+				if _, err := w.topics.Update(t.Context(), "t", topics.Patch{DefaultDelay: &second}); err != nil {
+					t.Fatal(err)
+				}
+				w.now = w.now.Add(queue.CommitTimeout + time.Second)
+				a, err := again.Produce(t.Context(), req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				delayed := 0
+				for _, d := range w.entries("t") {
+					delayed += len(d.Slots)
+				}
+				inSegments := len(w.bodies("t"))
+				if want := len(req.Messages); first == 0 && (inSegments != want || delayed != 0) || first > 0 && (delayed != want || inSegments != 0) {
+					t.Errorf("%d messages in segments, %d delayed; answered %v", inSegments, delayed, ids(a))
+				}
+			})
+		}
+	}
+}

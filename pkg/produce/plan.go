@@ -78,7 +78,7 @@ func (c *call) judge(m *Message, rec *batch.Record) (class, []Warning, error) {
 	if m.Delay < 0 || m.Delay > queue.MaxMaxDelay {
 		return class{}, nil, queue.Invalid("delay", queue.MaxMaxDelay.Seconds(), "must be from 0 to %s seconds", queue.Plain(queue.MaxMaxDelay.Seconds()))
 	}
-	cl, warnings, err := c.times(m.Delay, m.HasDelay, m.TTL)
+	cl, warnings, err := c.judgeTimes(m.Delay, m.HasDelay, m.TTL)
 	if err != nil {
 		return class{}, nil, err
 	}
@@ -166,7 +166,7 @@ func (c *call) indexed(idx *batch.Index, field string, base int, maxBody int64) 
 	for i, e := range idx.Entries() {
 		pos := base + i
 		records[i] = record{slot: e.Slot, size: e.BodyLen, pos: pos}
-		cl, warnings, err := c.times(e.Delay, e.HasDelay, e.TTL)
+		cl, warnings, err := c.judgeTimes(e.Delay, e.HasDelay, e.TTL)
 		switch {
 		case err != nil:
 		case e.BodyLen > maxBody:

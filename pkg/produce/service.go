@@ -85,6 +85,8 @@ type call struct {
 	// nonce identifies the call: refs, entries and the slot of keyless messages derive from it.
 	nonce             [16]byte
 	created, deadline queue.Millis
+	// times are what decides over delays and expiries: the topic's, or those of the call's first try.
+	times meta.MessageTimes
 	// again: an earlier try of the same guarded call may have committed parts of it.
 	again bool
 
@@ -107,7 +109,7 @@ func (s *Service) take(ctx context.Context, topic string, g Guard, plan func(*ca
 	if m.Topic.State != meta.TopicOpen {
 		return Answer{}, &queue.Error{Op: "produce", Subject: topic, Kind: queue.KindSealed, Code: queue.CodeTopicSealed}
 	}
-	c := &call{Service: s, topic: m, nonce: s.IDs.Nonce(), created: s.Clock.Millis()}
+	c := &call{Service: s, topic: m, nonce: s.IDs.Nonce(), created: s.Clock.Millis(), times: m.Topic.Config.Times()}
 	if err := validateGuard(g); err != nil {
 		return Answer{}, err
 	}
@@ -131,6 +133,18 @@ func (c *call) run(ctx context.Context, plan func(*call) error) error {
 		return err
 	}
 	now, later := c.destinations()
+	normal, err := c.wasNormal(ctx, later)
+	if err != nil {
+		return err
+	}
+	if normal {
+		c.times.DefaultDelay = 0
+		c.units, c.object, c.results = nil, nil, nil
+		if err := plan(c); err != nil {
+			return err
+		}
+		now, later = c.destinations()
+	}
 	c.own(now, later)
 	if err := c.putHolds(ctx, now, later); err != nil {
 		return err

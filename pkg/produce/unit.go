@@ -55,28 +55,27 @@ type class struct {
 	visible, expires queue.Millis
 }
 
-// times judges a message's delay and ttl on the call's topic: section 3.5 of the architecture. ttl 0
+// judgeTimes judges a message's delay and ttl on the call's topic: section 3.5 of the architecture. ttl 0
 // takes the topic's default.
-func (c *call) times(delay time.Duration, hasDelay bool, ttl time.Duration) (class, []Warning, error) {
-	cfg := &c.topic.Topic.Config
+func (c *call) judgeTimes(delay time.Duration, hasDelay bool, ttl time.Duration) (class, []Warning, error) {
 	var cl class
 	var warnings []Warning
 	if ttl == 0 {
-		ttl = cfg.DefaultTTL
+		ttl = c.times.DefaultTTL
 	}
 	if ttl > 0 {
 		cl.expires = c.created.Add(ttl)
 	}
 	switch {
-	case !cfg.Delayed():
+	case c.times.DefaultDelay == 0:
 		if hasDelay {
 			warnings = append(warnings, WarnDelayIgnored)
 		}
 		return cl, warnings, nil
 	case !hasDelay:
-		delay = cfg.DefaultDelay
-	case delay > cfg.MaxDelay:
-		return cl, nil, queue.Invalid("delay", cfg.MaxDelay.Seconds(), "must be at most the topic's max_delay of %s seconds", queue.Plain(cfg.MaxDelay.Seconds()))
+		delay = c.times.DefaultDelay
+	case delay > c.times.MaxDelay:
+		return cl, nil, queue.Invalid("delay", c.times.MaxDelay.Seconds(), "must be at most the topic's max_delay of %s seconds", queue.Plain(c.times.MaxDelay.Seconds()))
 	}
 	if delay > 0 {
 		cl.visible = c.created.Add(delay)
@@ -113,7 +112,7 @@ func (c *call) batchUnit(h batch.Header, pos int64, records []record, own bool) 
 	u := &unit{own: own, records: records, ref: meta.Ref{
 		Kind: meta.RefBatch, ID: c.unitID(len(c.units)), Pos: pos, Len: h.Len(),
 		Prefix: uint32(h.PrefixLen()), CRC: h.CRC, HasCRC: true, // #nosec G115 -- bounded by MaxBatchIndexBytes
-		Created: c.created, DefaultTTL: c.topic.Topic.Config.DefaultTTL.Milliseconds(),
+		Created: c.created, DefaultTTL: c.times.DefaultTTL.Milliseconds(),
 	}}
 	c.units = append(c.units, u)
 	return u

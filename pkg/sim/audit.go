@@ -34,7 +34,7 @@ const (
 )
 
 // Open are the rules of findings that are known and not fixed yet.
-func Open() []string { return []string{ruleSwitched, rulePromoted} }
+func Open() []string { return []string{rulePromoted} }
 
 // twice says which rule is broken by a message that comes to a second place.
 func (m *model) twice(uid string, s *state, delayed bool) string {

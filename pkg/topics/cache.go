@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/spillway-mq/spillway/pkg/queue"
+	"github.com/spillway-mq/spillway/pkg/turn"
 )
 
 // cache holds the Maps used last. A Map enters it only if nobody dropped its name since before it
@@ -26,7 +27,7 @@ type cache struct {
 	loads singleflight.Group
 	// reloads are apart from loads, so that a reload never shares a read that began before it.
 	reloads singleflight.Group
-	turns   turns
+	turns   *turn.Turns[string]
 }
 
 type cached struct {
@@ -44,7 +45,7 @@ func newCache(clock queue.Clock, ttl time.Duration, limit int) *cache {
 	return &cache{
 		clock: clock, ttl: ttl, limit: limit,
 		entries: make(map[string]*list.Element), order: list.New(),
-		turns: turns{held: make(map[string]*turn)},
+		turns: turn.New[string](),
 	}
 }
 
@@ -120,7 +121,11 @@ func (c *cache) joinFresh(ctx context.Context, name string, load loadFunc) (*Map
 		return nil, gone(ctx, name)
 	}
 	return await(ctx, name, c.reloads.DoChan(name, func() (any, error) {
-		defer c.turns.take(name)()
+		end, err := c.turns.Take(context.WithoutCancel(ctx), name) // others wait for this load
+		if err != nil {
+			return nil, err
+		}
+		defer end()
 		c.reloads.Forget(name)
 		return c.fill(ctx, name, load)
 	}))
@@ -153,38 +158,4 @@ func await(ctx context.Context, name string, done <-chan singleflight.Result) (*
 
 func gone(ctx context.Context, name string) error {
 	return &queue.Error{Op: "load topic", Subject: name, Kind: queue.KindCanceled, Err: context.Cause(ctx)}
-}
-
-// turns lets one at a time pass for each name.
-type turns struct {
-	mu   sync.Mutex // guards held
-	held map[string]*turn
-}
-
-type turn struct {
-	// taken holds one token while it is somebody's turn. A channel and no mutex: store calls are made
-	// within a turn, and only waits on channels let a test's clock go on meanwhile (testing/synctest).
-	taken chan struct{}
-	count int // holder and waiters; guarded by turns.mu
-}
-
-// take waits for its turn; the function it returns ends it.
-func (t *turns) take(name string) func() {
-	t.mu.Lock()
-	one := t.held[name]
-	if one == nil {
-		one = &turn{taken: make(chan struct{}, 1)}
-		t.held[name] = one
-	}
-	one.count++
-	t.mu.Unlock()
-	one.taken <- struct{}{}
-	return func() {
-		<-one.taken
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if one.count--; one.count == 0 {
-			delete(t.held, name)
-		}
-	}
 }

@@ -248,8 +248,8 @@ func TestConcurrentReloadsShareReads(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n := r.meter.Snapshot().Sub(before).Calls(); n > 2*callers || len(r.cache.turns.held) != 0 {
-		t.Errorf("%d calls, %d turns left", n, len(r.cache.turns.held))
+	if n := r.meter.Snapshot().Sub(before).Calls(); n > 2*callers || r.cache.turns.Held() != 0 {
+		t.Errorf("%d calls, %d turns left", n, r.cache.turns.Held())
 	}
 }
 
