@@ -170,7 +170,7 @@ func TestHomePaths(t *testing.T) {
 	const home = "/ro" + "ot/"
 	files := tree{
 		"bad.md":   "first\nsee " + home + "x\nand file://" + "/ho" + "me/ann/y\n",
-		"good.md":  "https://example.com" + home + "x, ../root/x, {topic}" + home + "x, /rooted/x, $HOME/x\n",
+		"good.md":  "https://example.com" + home + "x, ../ro" + "ot/x, {topic}" + home + "x, /rooted/x, $HOME/x\n",
 		"blob.bin": "\x00 " + home,
 	}
 	got, err := HomePaths(files.fs(), []string{"bad.md", "good.md", "blob.bin", "removed.md"})
