@@ -25,6 +25,17 @@ func (s *metaStore) Get(ctx context.Context, key meta.Key) (meta.Item, error) {
 	})
 }
 
+// GetAll implements meta.Store.
+func (s *metaStore) GetAll(ctx context.Context, keys []meta.Key) ([]meta.Item, error) {
+	if meta.CheckKeys(keys) != nil {
+		return s.inner.GetAll(ctx, keys)
+	}
+	c := &Call{Op: "get all", Key: keys[0].String()}
+	return run(ctx, s.plan, c, work[[]meta.Item]{
+		do: func(ctx context.Context) ([]meta.Item, error) { return s.inner.GetAll(ctx, keys) },
+	})
+}
+
 // Query implements meta.Store.
 func (s *metaStore) Query(ctx context.Context, q meta.Range) (meta.Page, error) {
 	c := &Call{Op: "query", Key: q.PK + " [" + q.From + "," + q.To + ")"}

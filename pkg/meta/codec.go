@@ -68,7 +68,7 @@ func encodeBody(dst []byte, r Record) ([]byte, error) {
 	case *Delayed:
 		return appendDelayed(dst, r), nil
 	case *Name, *Topic, *Segment, *Subscription, *Forward, *Attempt,
-		*Lease, *Work, *Drop, *Hold, *Freed, *Condemned, *Progress:
+		*Lease, *Work, *Drop, *Hold, *Freed, *Condemned, *Progress, *Watch, *Gauge, *Event:
 		body, err := json.Marshal(r)
 		if err != nil {
 			return dst, &queue.Error{Op: "encode " + r.Kind().String(), Subject: r.Key().String(), Kind: queue.KindInvalid, Err: err}
@@ -157,6 +157,12 @@ func decodeBody(kind Kind, key Key, body []byte) (Record, error) {
 		return decodeJSON(new(Condemned), body)
 	case KindProgress:
 		return decodeJSON(new(Progress), body)
+	case KindWatch:
+		return decodeJSON(new(Watch), body)
+	case KindGauge:
+		return decodeJSON(new(Gauge), body)
+	case KindEvent:
+		return decodeJSON(new(Event), body)
 	}
 	return nil, fmt.Errorf("unknown record kind %d", uint8(kind))
 }

@@ -18,6 +18,7 @@ func TestNoFieldIsLost(t *testing.T) {
 		new(meta.Name), new(meta.Topic), new(meta.Segment), new(meta.Head), new(meta.RefPage), new(meta.Payload),
 		new(meta.Subscription), new(meta.Cursor), new(meta.Delayed), new(meta.Forward), new(meta.Attempt),
 		new(meta.Lease), new(meta.Work), new(meta.Drop), new(meta.Hold), new(meta.Freed), new(meta.Condemned), new(meta.Progress),
+		new(meta.Watch), new(meta.Gauge), new(meta.Event),
 	} {
 		t.Run(record.Kind().String(), func(t *testing.T) {
 			for range 100 {
@@ -65,6 +66,8 @@ func fill(t *testing.T, rng *rand.Rand, v reflect.Value) {
 		v.SetInt(1 + int64(rng.Uint64()>>(65-bits+uint(rng.IntN(int(bits)-8)))&(1<<48-1)))
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		v.SetUint(1 + rng.Uint64()>>(65-bits))
+	case reflect.Float32:
+		v.SetFloat(float64(rng.Float32() * 1e6))
 	case reflect.String:
 		v.SetString("x" + strconv.FormatUint(rng.Uint64()>>rng.IntN(64), 36))
 	case reflect.Array:

@@ -203,6 +203,7 @@ func (r *bodyReader) refs() []Ref {
 // The flags of a head's body. The numbers are stored.
 const (
 	headSealed = 1 << iota
+	headTotals // written by no program any more: messages and bytes, which Next and Bytes say
 	headLoad
 	headKnownFlags = 1<<iota - 1
 )
@@ -225,8 +226,7 @@ func appendHead(dst []byte, h *Head) []byte {
 	dst = putUint(dst, uint64(h.TailFirst))
 	dst = putInt(dst, int64(h.LastAppend))
 	if flags&headLoad != 0 {
-		dst = putUint(dst, h.Load.Messages)
-		dst = putUint(dst, h.Load.Bytes)
+		dst = putUint(dst, h.Load.Commits)
 		for _, n := range h.Load.Buckets {
 			dst = putUint(dst, n)
 		}
@@ -262,8 +262,15 @@ func decodeHead(key Key, body []byte) (Record, error) {
 	h.Bytes = r.uint()
 	h.TailFirst = queue.Offset(r.uint())
 	h.LastAppend = queue.Millis(r.int())
+	if flags&headTotals != 0 {
+		r.uint()
+		r.uint()
+		for i := range h.Load.Buckets {
+			h.Load.Buckets[i] = r.uint()
+		}
+	}
 	if flags&headLoad != 0 {
-		h.Load.Messages, h.Load.Bytes = r.uint(), r.uint()
+		h.Load.Commits = r.uint()
 		for i := range h.Load.Buckets {
 			h.Load.Buckets[i] = r.uint()
 		}

@@ -34,6 +34,24 @@ func CheckKey(k Key) error {
 
 func isControl(r rune) bool { return r < ' ' }
 
+// CheckKeys refuses (KindInvalid) no keys, more than MaxGetKeys, one twice, and one that CheckKey refuses.
+func CheckKeys(keys []Key) error {
+	if n := len(keys); n == 0 || n > MaxGetKeys {
+		return queue.Invalid("keys", MaxGetKeys, "has %d, not 1 to %d", n, MaxGetKeys)
+	}
+	seen := make(map[Key]struct{}, len(keys))
+	for _, k := range keys {
+		if err := CheckKey(k); err != nil {
+			return err
+		}
+		seen[k] = struct{}{}
+	}
+	if len(seen) != len(keys) {
+		return queue.Invalid("keys", nil, "has one key twice")
+	}
+	return nil
+}
+
 // CheckRange refuses (KindInvalid) a range without a partition, with a NUL in a bound, or with a
 // limit outside 1 to MaxQueryLimit. From at or above To is an empty range, not an error.
 func CheckRange(q Range) error {

@@ -42,10 +42,10 @@ type ProducerState struct {
 	At    queue.Millis
 }
 
-// Load counts what a segment took since it was made. The leader turns differences into rates.
+// Load counts, beside Next and Bytes, what a segment took since it was made. The leader turns differences
+// into rates.
 type Load struct {
-	Messages uint64
-	Bytes    uint64
+	Commits uint64
 	// Buckets is the histogram of messages over the segment's slot range.
 	Buckets [queue.LoadBuckets]uint64
 }
@@ -131,9 +131,8 @@ func (a Append) Change(cur *Item) (*Item, Result, error) {
 	n.LastAppend = max(h.LastAppend, a.At)
 	for i := range a.Refs {
 		n.Bytes += uint64(a.Refs[i].Bytes)      // #nosec G115 -- lengths are not negative
-		n.Load.Bytes += uint64(a.Refs[i].Bytes) // #nosec G115 -- lengths are not negative
 	}
-	n.Load.Messages += count
+	n.Load.Commits++
 	for i, c := range a.Buckets {
 		n.Load.Buckets[i] += uint64(c)
 	}

@@ -38,6 +38,10 @@ import (
 type Store interface {
 	// Get reads one record; KindNotFound if there is none.
 	Get(ctx context.Context, key Key) (Item, error)
+	// GetAll reads 1 to MaxGetKeys records of different keys, each as Get does, but not all at one
+	// instant. The answer is in the order of keys; an Item without a Record is of a record that is not
+	// there.
+	GetAll(ctx context.Context, keys []Key) ([]Item, error)
 	// Query reads records of one partition in the order of their sort keys.
 	Query(ctx context.Context, q Range) (Page, error)
 	// Apply carries out one op.
@@ -51,6 +55,8 @@ type Store interface {
 const (
 	// MaxTransactOps bounds one transaction (DynamoDB: 100 items).
 	MaxTransactOps = 100
+	// MaxGetKeys bounds one GetAll (DynamoDB's BatchGetItem: 100 keys).
+	MaxGetKeys = 100
 	// MaxRecordBytes bounds one encoded record (DynamoDB: 400 KB).
 	MaxRecordBytes = 400 << 10
 	// MaxQueryLimit bounds one page of a query.

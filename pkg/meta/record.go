@@ -31,6 +31,9 @@ const (
 	KindFreed        Kind = 16
 	KindCondemned    Kind = 17
 	KindProgress     Kind = 18
+	KindWatch        Kind = 24
+	KindGauge        Kind = 25
+	KindEvent        Kind = 26
 )
 
 var kindNames = [...]string{
@@ -39,6 +42,7 @@ var kindNames = [...]string{
 	KindDelayed: "delayed", KindForward: "forward", KindAttempt: "attempt",
 	KindLease: "lease", KindWork: "work", KindDrop: "drop", KindHold: "hold", KindFreed: "freed",
 	KindCondemned: "condemned", KindProgress: "progress",
+	KindWatch: "watch", KindGauge: "gauge", KindEvent: "event",
 }
 
 // String names the kind.
@@ -50,7 +54,7 @@ func (k Kind) String() string {
 }
 
 // Record is one of *Name, *Topic, *Segment, *Head, *RefPage, *Payload, *Subscription, *Cursor,
-// *Delayed, *Forward, *Attempt, *Lease, *Work, *Drop, *Hold, *Freed, *Condemned, *Progress.
+// *Delayed, *Forward, *Attempt, *Lease, *Work, *Drop, *Hold, *Freed, *Condemned, *Progress, *Watch, *Gauge, *Event.
 type Record interface {
 	Key() Key
 	Kind() Kind
@@ -118,6 +122,11 @@ type TopicConfig struct {
 	MaxMessageBytes int64             `json:"max_message_bytes"`
 	PartitionKey    string            `json:"partition_key,omitempty"`
 	MinSegments     int               `json:"min_segments"`
+	// MaxSegments, TargetMessages and TargetBytes (a second and segment) are 0 where the deployment's
+	// defaults hold.
+	MaxSegments    int   `json:"max_segments,omitempty"`
+	TargetMessages int64 `json:"target_messages,omitempty"`
+	TargetBytes    int64 `json:"target_bytes,omitempty"`
 	Attributes      map[string]string `json:"attributes,omitempty"`
 }
 

@@ -36,6 +36,30 @@ func (s *metaStore) Get(ctx context.Context, key meta.Key) (meta.Item, error) {
 	return item, err
 }
 
+// GetAll implements meta.Store: one call, charged as its records one by one.
+func (s *metaStore) GetAll(ctx context.Context, keys []meta.Key) ([]meta.Item, error) {
+	items, err := s.inner.GetAll(ctx, keys)
+	name, size := "get all", 0
+	for i := range items {
+		item := &items[i]
+		if item.Record == nil {
+			continue
+		}
+		size += item.Size
+		s.m.sizes.see(hashKey(keys[i]), item.Size)
+		name = "get all " + item.Record.Kind().String()
+	}
+	row := s.m.row(name)
+	row.calls.Add(1)
+	row.count(size, err)
+	if charged(err) {
+		for i := range items {
+			row.readUnits.Add(units(items[i].Size, readUnitBytes))
+		}
+	}
+	return items, err
+}
+
 // Query implements meta.Store.
 func (s *metaStore) Query(ctx context.Context, q meta.Range) (meta.Page, error) {
 	page, err := s.inner.Query(ctx, q)

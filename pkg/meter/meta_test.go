@@ -20,6 +20,10 @@ type canned struct {
 func (c *canned) Get(context.Context, meta.Key) (meta.Item, error)     { return c.item, c.err }
 func (c *canned) Query(context.Context, meta.Range) (meta.Page, error) { return c.page, c.err }
 
+func (c *canned) GetAll(context.Context, []meta.Key) ([]meta.Item, error) {
+	return []meta.Item{c.item}, c.err
+}
+
 func (c *canned) Apply(context.Context, meta.Op) (meta.Result, error) {
 	if len(c.results) == 0 {
 		return meta.Result{}, c.err

@@ -62,6 +62,10 @@ const (
 	// MaxHeadProducers are active, MinProducerWindow at least.
 	ProducerWindow    = 15 * time.Minute
 	MinProducerWindow = 4 * time.Minute
+	// RateWindowCount is the number of windows that the leader keeps rates over (RateWindows).
+	RateWindowCount = 4
+	// MaxSplit bounds the segments that one change makes of one, or makes one of: it is one transaction.
+	MaxSplit = 16
 	// LoadBuckets is the number of buckets of a head's slot histogram.
 	LoadBuckets = 16
 

@@ -212,6 +212,17 @@ func (m *metaNet) Get(ctx context.Context, key meta.Key) (meta.Item, error) {
 	})
 }
 
+// GetAll implements meta.Store.
+func (m *metaNet) GetAll(ctx context.Context, keys []meta.Key) ([]meta.Item, error) {
+	if meta.CheckKeys(keys) != nil {
+		return m.net.world.records.GetAll(ctx, keys)
+	}
+	r := &request{inst: m.inst, name: "get all", key: keys[0].String()}
+	return send(ctx, m.net, r, func(bool) ([]meta.Item, error) {
+		return m.net.world.records.GetAll(context.Background(), keys)
+	})
+}
+
 // Query implements meta.Store.
 func (m *metaNet) Query(ctx context.Context, q meta.Range) (meta.Page, error) {
 	r := &request{inst: m.inst, name: "query", key: q.PK + " [" + q.From + "," + q.To + ")"}

@@ -48,6 +48,35 @@ func (s *Store) Get(ctx context.Context, key meta.Key) (meta.Item, error) {
 	return item, err
 }
 
+// GetAll implements meta.Store.
+func (s *Store) GetAll(ctx context.Context, keys []meta.Key) ([]meta.Item, error) {
+	const op = "get records"
+	if err := meta.CheckKeys(keys); err != nil {
+		return nil, err
+	}
+	if err := meta.Canceled(ctx, op); err != nil {
+		return nil, err
+	}
+	out := make([]meta.Item, len(keys))
+	err := s.view(ctx, op, func(b buckets) error {
+		for i, key := range keys {
+			data := b.get(key)
+			if data == nil {
+				continue
+			}
+			var err error
+			if out[i], err = meta.Decode(key, data); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // Query implements meta.Store. A page ends early once it holds 4 MB.
 func (s *Store) Query(ctx context.Context, q meta.Range) (meta.Page, error) {
 	const op = "query records"

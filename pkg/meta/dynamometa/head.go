@@ -28,8 +28,7 @@ const (
 	headLast      = "la" // LastAppend, rounded up to lastAppendGrain
 	headProducers = "p"  // map: id to sequence, count and time (producerAttr)
 	headFirsts    = "pf" // map: id to the first offset of the last sequence
-	headMessages  = "lm"
-	headLoadBytes = "lb"
+	headCommits   = "lc"
 	headBucket    = "b" // b0 to b15
 )
 
@@ -67,8 +66,7 @@ func encodeHead(raw attrs, h *meta.Head) {
 	}
 	raw[headProducers], raw[headFirsts] = mapOf(producers), mapOf(firsts)
 	setCounter(raw, headBytes, h.Bytes)
-	setCounter(raw, headMessages, h.Load.Messages)
-	setCounter(raw, headLoadBytes, h.Load.Bytes)
+	setCounter(raw, headCommits, h.Load.Commits)
 	for i, n := range h.Load.Buckets {
 		setCounter(raw, bucketName(i), n)
 	}
@@ -127,7 +125,7 @@ func decodeHead(key meta.Key, f *fields) *meta.Head {
 		Start: f.offset(headStart), Next: f.offset(headNext), TailFirst: f.offset(headTailFirst),
 		Bytes: f.optUint(headBytes), LastAppend: f.millis(headLast),
 	}
-	h.Load.Messages, h.Load.Bytes = f.optUint(headMessages), f.optUint(headLoadBytes)
+	h.Load.Commits = f.optUint(headCommits)
 	for i := range h.Load.Buckets {
 		h.Load.Buckets[i] = f.optUint(bucketName(i))
 	}
@@ -236,8 +234,7 @@ func planAppend(e *expr, a meta.Append, last *meta.Head) {
 	}
 	e.addTo(headNext, count)
 	e.addTo(headBytes, bytes)
-	e.addTo(headLoadBytes, bytes)
-	e.addTo(headMessages, count)
+	e.addTo(headCommits, 1)
 	for i, n := range a.Buckets {
 		e.addTo(bucketName(i), uint64(n))
 	}

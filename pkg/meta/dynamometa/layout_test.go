@@ -48,7 +48,7 @@ func sampleHead() *meta.Head {
 		Segment: "seg", Sealed: true, Epoch: 3, Range: queue.SlotRange{Lo: 1, Hi: 9}, Start: 2, Next: 12, Bytes: 77, TailFirst: 7,
 		Tail:       []meta.Ref{{Kind: meta.RefBatch, ID: meta.RefID{1}, Object: "o", Len: 4, Count: 5, Created: 6, Bytes: 7}},
 		LastAppend: 5000, Producers: map[string]meta.ProducerState{"p": {Sequence: 258, First: 7, Count: 5, At: 4999}},
-		Load: meta.Load{Messages: 12, Bytes: 77},
+		Load: meta.Load{Commits: 12},
 	}
 	h.Load.Buckets[15] = 4
 	return h
@@ -78,7 +78,7 @@ func TestGolden(t *testing.T) {
 		item meta.Item
 		want string
 	}{
-		{"head", meta.Item{Record: sampleHead(), Version: 258}, `b15=4 e=3 hi=9 k="h1" la=5000 lb=77 lm=12 lo=1 n=12 ` +
+		{"head", meta.Item{Record: sampleHead(), Version: 258}, `b15=4 e=3 hi=9 k="h1" la=5000 lc=12 lo=1 n=12 ` +
 			`p={p=0x0000000000000102058e4e} pf={p=7} pk="s/seg" s=1 sk="head" st=2 ` +
 			`t=[0x010001000000000000000000000000000000016f04050c07] tf=7 v=0x0000000000000102 y=77`},
 		{"cursor", meta.Item{Record: sampleCursor(), Version: 1}, `c={010000000000000000000000={a=1 h=10 l=3 s=0 x=900} ` +
@@ -105,7 +105,7 @@ func TestGolden(t *testing.T) {
 
 // TestDamagedItems takes each attribute away, or gives it another form: never a record, never a panic.
 func TestDamagedItems(t *testing.T) {
-	optional := map[string]bool{attrPK: true, attrSK: true, headSealed: true, headBytes: true, headMessages: true, headLoadBytes: true, "b15": true}
+	optional := map[string]bool{attrPK: true, attrSK: true, headSealed: true, headBytes: true, headCommits: true, "b15": true}
 	for _, r := range []meta.Record{sampleHead(), sampleCursor(), &meta.Name{Name: "n"}} {
 		raw, err := encodeItem(&meta.Item{Record: r, Version: 1})
 		if err != nil {

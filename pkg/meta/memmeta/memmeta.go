@@ -70,6 +70,22 @@ func (s *Store) Get(ctx context.Context, key meta.Key) (meta.Item, error) {
 	return meta.Item{}, meta.NotFound(key)
 }
 
+// GetAll implements meta.Store.
+func (s *Store) GetAll(ctx context.Context, keys []meta.Key) ([]meta.Item, error) {
+	if err := first(meta.CheckKeys(keys), meta.Canceled(ctx, "get records")); err != nil {
+		return nil, err
+	}
+	out := make([]meta.Item, len(keys))
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for i, key := range keys {
+		if e := s.find(key); e != nil {
+			out[i] = *e.item
+		}
+	}
+	return out, nil
+}
+
 // Query implements meta.Store. A page ends early once it holds 1 MB.
 func (s *Store) Query(ctx context.Context, q meta.Range) (meta.Page, error) {
 	if err := first(meta.CheckRange(q), meta.Canceled(ctx, "query records")); err != nil {

@@ -49,6 +49,7 @@ func Run(t *testing.T, h Harness) {
 		{"Transact", testTransact},
 		{"TransactRefused", testTransactRefused},
 		{"TransactInput", testTransactInput},
+		{"GetAll", testGetAll},
 		{"Query", testQuery},
 		{"QueryPages", testQueryPages},
 		{"QueryHelpers", testQueryHelpers},

@@ -176,7 +176,7 @@ func testAppend(t *testing.T, h Harness) {
 	if want := (meta.ProducerState{Sequence: 5, First: 0, Count: 7, At: 2000}); head.Producers["p"] != want {
 		t.Errorf("producer is %+v", head.Producers)
 	}
-	if head.Load.Messages != 17 || head.Load.Bytes != 150 || head.Load.Buckets[2] != 4 || head.Load.Buckets[15] != 3 {
+	if head.Load.Commits != 2 || head.Load.Buckets[2] != 4 || head.Load.Buckets[15] != 3 {
 		t.Errorf("load is %+v", head.Load)
 	}
 	if off, r, ok := head.Find(ref(2, 4).ID, 0); !ok || off != 3 || r.Count != 4 {

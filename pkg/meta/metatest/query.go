@@ -1,6 +1,7 @@
 package metatest
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -83,6 +84,44 @@ func testQuery(t *testing.T, h Harness) {
 	}
 	if got := s.all(meta.Range{PK: meta.TopicPK("none"), Limit: 5}); len(got) != 0 {
 		t.Errorf("a partition that is not there holds %v", got)
+	}
+}
+
+func testGetAll(t *testing.T, h Harness) {
+	s := open(t, h)
+	var keys []meta.Key
+	for i := range meta.MaxGetKeys {
+		rec := &meta.Segment{Topic: queue.TopicID(fmt.Sprintf("t%d", i%7)), ID: queue.SegmentID(fmt.Sprintf("s%d", i))}
+		keys = append(keys, rec.Key())
+		if i%3 != 0 {
+			s.must(meta.Put{Record: rec, Version: meta.Version(i + 1)})
+		}
+	}
+	s.must(putHead(newHead()))
+	keys[9] = meta.HeadKey(segID)
+	items, err := s.GetAll(t.Context(), keys)
+	if err != nil || len(items) != len(keys) {
+		t.Fatalf("%d items, %v", len(items), err)
+	}
+	for i := range items {
+		if one, err := s.Get(t.Context(), keys[i]); err == nil {
+			s.sameItem("the answer", &items[i], &one)
+		} else if items[i].Record != nil {
+			t.Errorf("key %d: found %+v, where there is none", i, items[i].Record)
+		}
+	}
+	for name, keys := range map[string][]meta.Key{
+		"none": nil, "too many": append(keys, meta.HeadKey("more")), "one twice": {keys[1], keys[2], keys[1]},
+		"malformed": {keys[1], {PK: "a", SK: ""}},
+	} {
+		if _, err := s.GetAll(t.Context(), keys); !queue.Is(err, queue.KindInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.GetAll(ctx, keys); !queue.Is(err, queue.KindCanceled) {
+		t.Errorf("canceled: %v", err)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 func everyKind() []meta.Record {
 	head := newHead(ref(1, 2), ref(2, 3))
 	head.Producers = map[string]meta.ProducerState{"p/ü": {Sequence: 1 << 60, First: 1, Count: 2, At: 1999}}
-	head.Load.Messages, head.Load.Buckets[7] = 5, 5
+	head.Load.Commits, head.Load.Buckets[7] = 5, 5
 	full := meta.Ref{
 		Kind: meta.RefPayload, Inline: true, ID: meta.RefID{1, 2}, Object: "uploads/x", Pos: 7, Len: 8, First: 9, Count: 1,
 		Prefix: 10, CRC: 11, HasCRC: true, Created: 12_000, Visible: 13_000, DefaultTTL: 14, MinExpires: 15_000, MaxExpires: 16_000,
