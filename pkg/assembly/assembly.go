@@ -25,6 +25,7 @@ import (
 	"github.com/spillway-mq/spillway/pkg/notify"
 	"github.com/spillway-mq/spillway/pkg/produce"
 	"github.com/spillway-mq/spillway/pkg/queue"
+	"github.com/spillway-mq/spillway/pkg/scale"
 	"github.com/spillway-mq/spillway/pkg/segment"
 	"github.com/spillway-mq/spillway/pkg/topics"
 )
@@ -42,6 +43,9 @@ type Deps struct {
 	// CacheBytes is as in segment.Deps, MaxInlineBytes as in consume.Deps.
 	CacheBytes     int64
 	MaxInlineBytes int64
+	// Targets and Wake are as in topics.Deps.
+	Targets topics.Targets
+	Wake    func()
 }
 
 // System is the use cases of one process.
@@ -51,6 +55,7 @@ type System struct {
 	Consume *consume.Service
 	Delay   *delay.Service
 	Compact *compact.Service
+	Scale   *scale.Service
 	// Hub wakes the system's long polls; closing it ends them.
 	Hub *notify.Hub
 
@@ -72,7 +77,10 @@ func New(d Deps) *System {
 	}
 	s := &System{Hub: notify.NewHub(), ids: d.IDs, clock: d.Clock, logger: d.Logger}
 	log := segment.New(segment.Deps{Meta: d.Meta, Blob: d.Blob, IDs: d.IDs, Clock: d.Clock, CacheBytes: d.CacheBytes})
-	s.Topics = topics.New(topics.Deps{Meta: d.Meta, IDs: d.IDs, Clock: d.Clock})
+	s.Topics = topics.New(topics.Deps{Meta: d.Meta, IDs: d.IDs, Clock: d.Clock, Targets: d.Targets, Wake: d.Wake})
+	s.Scale = scale.New(scale.Deps{
+		Meta: d.Meta, Topics: s.Topics, Lease: lease.New(d.Meta, d.IDs, d.Clock), IDs: d.IDs, Clock: d.Clock, Logger: d.Logger,
+	})
 	s.Delay = delay.New(delay.Deps{
 		Meta: d.Meta, Blob: d.Blob, Log: log, Topics: s.Topics, IDs: d.IDs, Clock: d.Clock, Hub: s.Hub,
 	})

@@ -133,6 +133,11 @@ func (p *promotion) entries(ctx context.Context, due []*waiting) error {
 func (p *promotion) promoted(ctx context.Context, c *chunk, results []meta.Result, due []*waiting) []*waiting {
 	p.count(c)
 	p.service.Log.Appended(ctx, results)
+	for i := range results {
+		if head, ok := results[i].Item.Record.(*meta.Head); ok {
+			p.service.Topics.Observe(ctx, p.m, head, false)
+		}
+	}
 	due = due[c.entries:]
 	if c.rest != nil {
 		due = append([]*waiting{c.rest}, due...)

@@ -6,8 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spillway-mq/spillway/pkg/lease"
 	"github.com/spillway-mq/spillway/pkg/meta"
 	"github.com/spillway-mq/spillway/pkg/queue"
+	"github.com/spillway-mq/spillway/pkg/scale"
 	"github.com/spillway-mq/spillway/pkg/topics"
 )
 
@@ -215,20 +217,15 @@ func (r *rig) object(t tester, data string) string {
 	return key
 }
 
-// split replaces a segment by two, as pkg/scale will.
+// split replaces a segment by two.
 func (r *rig) split(t tester, seg *meta.Segment) {
 	t.Helper()
-	sealed := *seg
-	sealed.Sealed = r.millis()
-	mid := (seg.Range.Lo + seg.Range.Hi) / 2
-	ops := []meta.Op{meta.Seal{Segment: seg.ID, Epoch: seg.Epoch}, meta.Put{Record: &sealed, Version: 1}}
-	for _, rng := range []queue.SlotRange{{Lo: seg.Range.Lo, Hi: mid}, {Lo: mid, Hi: seg.Range.Hi}} {
-		child := &meta.Segment{Topic: seg.Topic, ID: r.IDs.Segment(), Range: rng, Epoch: seg.Epoch + 1, Created: r.millis()}
-		ops = append(ops,
-			meta.Put{Record: child, If: meta.Absent(), Version: 1},
-			meta.Put{Record: &meta.Head{Segment: child.ID, Epoch: child.Epoch, Range: rng}, If: meta.Absent(), Version: 1})
-	}
-	if _, err := r.store.Transact(background(), ops); err != nil {
+	clock := queue.Clock(r.clock)
+	leader := scale.New(scale.Deps{
+		Meta: r.store, Topics: r.Topics, Lease: lease.New(r.store, r.IDs, clock), IDs: r.IDs, Clock: clock,
+	})
+	_, err := leader.Split(background(), scale.SplitRequest{Topic: topicName, Segment: seg.ID})
+	if err != nil && !queue.Is(err, queue.KindConflict) { // of two that race one wins
 		t.Fatal(err)
 	}
 }

@@ -130,7 +130,7 @@ func (a Append) Change(cur *Item) (*Item, Result, error) {
 	n.Tail = slices.Concat(h.Tail, a.Refs) // of exact size: heads are copied at each append
 	n.LastAppend = max(h.LastAppend, a.At)
 	for i := range a.Refs {
-		n.Bytes += uint64(a.Refs[i].Bytes)      // #nosec G115 -- lengths are not negative
+		n.Bytes += uint64(a.Refs[i].Bytes) // #nosec G115 -- lengths are not negative
 	}
 	n.Load.Commits++
 	for i, c := range a.Buckets {

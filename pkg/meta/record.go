@@ -116,18 +116,18 @@ func (t *Topic) EverDelayed() bool { return t.Config.Delayed() || t.DelayedUntil
 // TopicConfig is what the owner of a topic sets. Durations are nanoseconds here; the edge speaks
 // seconds.
 type TopicConfig struct {
-	DefaultDelay    time.Duration     `json:"default_delay,omitempty"`
-	MaxDelay        time.Duration     `json:"max_delay,omitempty"`
-	DefaultTTL      time.Duration     `json:"default_ttl,omitempty"`
-	MaxMessageBytes int64             `json:"max_message_bytes"`
-	PartitionKey    string            `json:"partition_key,omitempty"`
-	MinSegments     int               `json:"min_segments"`
+	DefaultDelay    time.Duration `json:"default_delay,omitempty"`
+	MaxDelay        time.Duration `json:"max_delay,omitempty"`
+	DefaultTTL      time.Duration `json:"default_ttl,omitempty"`
+	MaxMessageBytes int64         `json:"max_message_bytes"`
+	PartitionKey    string        `json:"partition_key,omitempty"`
+	MinSegments     int           `json:"min_segments"`
 	// MaxSegments, TargetMessages and TargetBytes (a second and segment) are 0 where the deployment's
 	// defaults hold.
-	MaxSegments    int   `json:"max_segments,omitempty"`
-	TargetMessages int64 `json:"target_messages,omitempty"`
-	TargetBytes    int64 `json:"target_bytes,omitempty"`
-	Attributes      map[string]string `json:"attributes,omitempty"`
+	MaxSegments    int               `json:"max_segments,omitempty"`
+	TargetMessages int64             `json:"target_messages,omitempty"`
+	TargetBytes    int64             `json:"target_bytes,omitempty"`
+	Attributes     map[string]string `json:"attributes,omitempty"`
 }
 
 // MessageTimes is the part of a config that decides when a message becomes visible and expires.

@@ -112,9 +112,10 @@ type Event struct {
 const (
 	// EventPK is the partition of all events.
 	EventPK = "events"
-	// EventsKept is how many events are kept at least, EventLife for how long at most.
+	// EventsKept is how many events are kept at least.
 	EventsKept = 1000
-	EventLife  = 90 * 24 * time.Hour
+	// EventLife is for how long an event is kept at most.
+	EventLife = 90 * 24 * time.Hour
 )
 
 // EventKey is where an event stands.

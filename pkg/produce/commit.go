@@ -154,7 +154,7 @@ func (c *call) shares(parts []part) []share {
 // anew. Failures go into the results of the messages that they concern.
 func (c *call) commit(ctx context.Context, parts []part) {
 	for range maxRoutes {
-		shares := c.shares(parts)
+		shares := c.withoutEarlier(ctx, c.shares(parts))
 		moved := c.commitShares(ctx, shares)
 		if len(moved) == 0 {
 			return
@@ -228,6 +228,9 @@ func (c *call) commitShare(ctx context.Context, sh share) (moved []part) {
 		}
 	}
 	done, err := c.Log.Append(ctx, commit)
+	if done.Head != nil || done.Pressed {
+		c.Topics.Observe(ctx, c.topic, done.Head, done.Pressed)
+	}
 	if err == nil && done.Count != want {
 		err = &queue.Error{
 			Op: "produce", Subject: c.topic.Name, Kind: queue.KindConflict, Code: queue.CodeSequenceOutOfOrder,

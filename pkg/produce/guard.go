@@ -104,13 +104,16 @@ func (c *call) wasNormal(ctx context.Context, later []part) (bool, error) {
 		t.Modified <= t.Created || t.Modified.Add(queue.ProducerWindow) < c.Clock.Millis() {
 		return false, nil
 	}
+	horizon, _ := c.horizon()
 	for _, sh := range c.shares(later) {
-		head, err := c.Log.Head(ctx, sh.segment.ID)
-		if err != nil {
-			return false, err
-		}
-		if last, known := head.Producers[g.producer]; known && last.Sequence >= g.sequence {
-			return true, nil
+		for _, seg := range append(c.ancestors(sh.segment, horizon), sh.segment) {
+			head, err := c.Log.Last(ctx, seg.ID)
+			if err != nil {
+				return false, err
+			}
+			if last, known := head.Producers[g.producer]; known && last.Sequence >= g.sequence {
+				return true, nil
+			}
 		}
 	}
 	return false, nil

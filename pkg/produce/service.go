@@ -17,6 +17,8 @@ type Topics interface {
 	Open(ctx context.Context, name string) (*topics.Map, error)
 	// Reload reads the map anew.
 	Reload(ctx context.Context, name string) (*topics.Map, error)
+	// Observe looks at a head that a commit left.
+	Observe(ctx context.Context, m *topics.Map, head *meta.Head, pressed bool)
 }
 
 // Deps are what the service stands on; all are required but Presigner, without which Uploads is

@@ -35,6 +35,10 @@ type Committed struct {
 	Repeated bool
 	// At is the commit time that the messages have: the first commit's, if Repeated.
 	At queue.Millis
+	// Head is the head as the append left it; nil if Repeated or if the answer was lost.
+	Head *meta.Head
+	// Pressed says that the store refused earlier tries of the commit for being asked too much.
+	Pressed bool
 }
 
 const (
@@ -77,8 +81,10 @@ func (l *Log) Append(ctx context.Context, c Commit) (Committed, error) {
 		var done Committed
 		var again bool
 		if done, again, err = t.once(ctx); !again {
+			done.Pressed = t.pressed
 			return done, t.told(err)
 		}
+		t.pressed = t.pressed || queue.Is(err, queue.KindThrottled)
 		if _, refused := meta.AsRefused(err); !refused {
 			// The store would not; a refusal, in contrast, has been dealt with.
 			if serr := l.pause(ctx, n); serr != nil {
@@ -101,6 +107,8 @@ type try struct {
 	op     meta.Append
 	// unknown: a request of ours may still take effect.
 	unknown bool
+	// pressed: the store refused a try for being asked too much.
+	pressed bool
 }
 
 // once makes one attempt. again asks for another; then err says why.
@@ -114,7 +122,7 @@ func (t *try) once(ctx context.Context) (done Committed, again bool, err error) 
 			// writer dies before it, whoever finds the tail full rolls.
 			_ = t.log.Roll(ctx, head)
 		}
-		return Committed{Offset: res.Offset, Count: t.count(), At: t.op.At}, false, nil
+		return Committed{Offset: res.Offset, Count: t.count(), At: t.op.At, Head: head}, false, nil
 	}
 	if refused, ok := meta.AsRefused(err); ok {
 		return t.refused(ctx, refused)

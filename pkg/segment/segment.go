@@ -40,7 +40,8 @@ type Log struct {
 	clock queue.Clock
 	cache *cache
 	// rolls joins the rolls of one tail that many writers ask for at once.
-	rolls singleflight.Group
+	rolls  singleflight.Group
+	sealed sealedHeads
 }
 
 const defaultCacheBytes = 16 << 20

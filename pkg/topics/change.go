@@ -46,6 +46,9 @@ func (s *Service) Update(ctx context.Context, name string, patch Patch) (Status,
 		}
 		return Status{}, err
 	}
+	if patch.scales() {
+		s.Alert(ctx, m, true)
+	}
 	return s.Status(ctx, name)
 }
 

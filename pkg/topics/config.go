@@ -26,6 +26,11 @@ type Config struct {
 	// MinSegments is the number of segments a topic starts with, 1 to queue.MaxSegments; 0 takes
 	// 1.
 	MinSegments int
+	// MaxSegments bounds the open segments, MinSegments to queue.MaxSegments; 0 takes 256.
+	MaxSegments int
+	// TargetMessages and TargetBytes are what one segment should carry a second, 1 to maxTarget; 0 takes
+	// the deployment's.
+	TargetMessages, TargetBytes int64
 	// Attributes are the owner's own.
 	Attributes map[string]string
 }
@@ -37,8 +42,9 @@ type Patch struct {
 	DefaultTTL      *time.Duration
 	MaxMessageBytes *int64
 	PartitionKey    *string
-	// MinSegments, if set, must be what it is: the segments of a topic cannot be changed yet.
-	MinSegments *int
+	// MinSegments, MaxSegments, TargetMessages and TargetBytes are for the leader to act on.
+	MinSegments, MaxSegments    *int
+	TargetMessages, TargetBytes *int64
 	// Attributes are set or replaced one by one; a nil value removes the attribute.
 	Attributes map[string]*string
 }
@@ -49,7 +55,8 @@ func (c Config) record() (meta.TopicConfig, error) {
 	r := meta.TopicConfig{
 		DefaultDelay: c.DefaultDelay.Round(time.Millisecond), MaxDelay: c.MaxDelay.Round(time.Millisecond),
 		DefaultTTL: c.DefaultTTL.Round(time.Millisecond), MaxMessageBytes: c.MaxMessageBytes,
-		PartitionKey: c.PartitionKey, MinSegments: c.MinSegments,
+		PartitionKey: c.PartitionKey, MinSegments: c.MinSegments, MaxSegments: c.MaxSegments,
+		TargetMessages: c.TargetMessages, TargetBytes: c.TargetBytes,
 	}
 	if len(c.Attributes) > 0 {
 		r.Attributes = maps.Clone(c.Attributes)
@@ -70,9 +77,13 @@ func configOf(r meta.TopicConfig) Config {
 	return Config{
 		DefaultDelay: r.DefaultDelay, MaxDelay: r.MaxDelay, DefaultTTL: r.DefaultTTL,
 		MaxMessageBytes: r.MaxMessageBytes, PartitionKey: r.PartitionKey,
-		MinSegments: r.MinSegments, Attributes: maps.Clone(r.Attributes),
+		MinSegments: r.MinSegments, MaxSegments: r.MaxSegments,
+		TargetMessages: r.TargetMessages, TargetBytes: r.TargetBytes, Attributes: maps.Clone(r.Attributes),
 	}
 }
+
+// maxTarget bounds a target: more than any segment takes.
+const maxTarget = 1 << 40
 
 func validate(c meta.TopicConfig) error {
 	switch {
@@ -86,6 +97,12 @@ func validate(c meta.TopicConfig) error {
 		return queue.Invalid("max_message_bytes", queue.MaxInlineMessageBytes, "must be 1 to %d", queue.MaxInlineMessageBytes)
 	case c.MinSegments < 1 || c.MinSegments > queue.MaxSegments:
 		return queue.Invalid("scaling.min_segments", queue.MaxSegments, "must be 1 to %d", queue.MaxSegments)
+	case c.MaxSegments != 0 && (c.MaxSegments < c.MinSegments || c.MaxSegments > queue.MaxSegments):
+		return queue.Invalid("scaling.max_segments", queue.MaxSegments, "must be min_segments (%d) to %d, or absent", c.MinSegments, queue.MaxSegments)
+	case c.TargetMessages < 0 || c.TargetMessages > maxTarget:
+		return queue.Invalid("scaling.target_messages_per_second", int64(maxTarget), "must be 1 to %d, or absent", int64(maxTarget))
+	case c.TargetBytes < 0 || c.TargetBytes > maxTarget:
+		return queue.Invalid("scaling.target_bytes_per_second", int64(maxTarget), "must be 1 to %d, or absent", int64(maxTarget))
 	}
 	if _, err := ParseRule("partition_key", c.PartitionKey); err != nil {
 		return err
@@ -113,12 +130,17 @@ func validateAttributes(attributes map[string]string) error {
 	return nil
 }
 
+// scales reports whether the patch is for the leader to act on.
+func (p Patch) scales() bool {
+	return p.MinSegments != nil || p.MaxSegments != nil || p.TargetMessages != nil || p.TargetBytes != nil
+}
+
 // apply gives the config that a patch makes of c.
 func (p Patch) apply(c meta.TopicConfig) (meta.TopicConfig, error) {
-	if p.MinSegments != nil && *p.MinSegments != c.MinSegments {
-		return c, queue.Invalid("scaling.min_segments", c.MinSegments,
-			"cannot be changed yet: the topic has %d segments for good", c.MinSegments)
-	}
+	set(&c.MinSegments, p.MinSegments)
+	set(&c.MaxSegments, p.MaxSegments)
+	set(&c.TargetMessages, p.TargetMessages)
+	set(&c.TargetBytes, p.TargetBytes)
 	set(&c.DefaultDelay, rounded(p.DefaultDelay))
 	set(&c.MaxDelay, rounded(p.MaxDelay))
 	set(&c.DefaultTTL, rounded(p.DefaultTTL))
@@ -163,5 +185,6 @@ func rounded(d *time.Duration) *time.Duration {
 func sameConfig(a, b meta.TopicConfig) bool {
 	return a.DefaultDelay == b.DefaultDelay && a.MaxDelay == b.MaxDelay && a.DefaultTTL == b.DefaultTTL &&
 		a.MaxMessageBytes == b.MaxMessageBytes && a.PartitionKey == b.PartitionKey &&
-		a.MinSegments == b.MinSegments && maps.Equal(a.Attributes, b.Attributes)
+		a.MinSegments == b.MinSegments && a.MaxSegments == b.MaxSegments &&
+		a.TargetMessages == b.TargetMessages && a.TargetBytes == b.TargetBytes && maps.Equal(a.Attributes, b.Attributes)
 }

@@ -23,6 +23,14 @@ func (s *Service) load(ctx context.Context, name string) (*Map, error) {
 	return s.loadID(ctx, name, rec.Topic)
 }
 
+// OpenID reads a topic by its id, past the cache. name is what the Map is to call it. Errors as Open.
+func (s *Service) OpenID(ctx context.Context, name string, id queue.TopicID) (*Map, error) {
+	return s.loadID(ctx, name, id)
+}
+
+// Forget drops a topic from the cache: its segments were changed.
+func (s *Service) Forget(name string) { s.cache.drop(name) }
+
 // loadID reads a topic's partition. Its pages are not read at one instant: a change of the segment
 // map between two of them shows as a ring with gaps or overlaps, and is read again.
 func (s *Service) loadID(ctx context.Context, name string, id queue.TopicID) (*Map, error) {
@@ -34,7 +42,7 @@ func (s *Service) loadID(ctx context.Context, name string, id queue.TopicID) (*M
 		if m.Topic == nil || m.Topic.State == meta.TopicDeleting {
 			return nil, notFound("open topic", name, nil)
 		}
-		if m.tiles() || m.Topic.State == meta.TopicSealed {
+		if m.current() || m.Topic.State == meta.TopicSealed {
 			return m, nil
 		}
 	}
@@ -45,7 +53,10 @@ func (s *Service) loadID(ctx context.Context, name string, id queue.TopicID) (*M
 }
 
 func (s *Service) readPartition(ctx context.Context, name string, id queue.TopicID) (*Map, error) {
-	m := &Map{Name: name, Subscriptions: make(map[string]*meta.Subscription)}
+	m := &Map{
+		Name: name, Subscriptions: make(map[string]*meta.Subscription),
+		versions: make(map[queue.SegmentID]meta.Version),
+	}
 	q := meta.Range{PK: meta.TopicPK(id), Limit: meta.MaxQueryLimit}
 	for {
 		page, err := s.meta.Query(ctx, q)
@@ -58,6 +69,7 @@ func (s *Service) readPartition(ctx context.Context, name string, id queue.Topic
 				m.Topic, m.Version = r, item.Version
 			case *meta.Segment:
 				m.Segments = append(m.Segments, r)
+				m.versions[r.ID] = item.Version
 			case *meta.Subscription:
 				m.Subscriptions[r.Name] = r
 			}
@@ -94,16 +106,31 @@ func (m *Map) index() (*Map, error) {
 	return m, nil
 }
 
-// heads reads the heads of segments, several at a time, in the order of segs.
-func (s *Service) heads(ctx context.Context, segs []*meta.Segment) ([]*meta.Head, error) {
+// Heads reads the heads of segments, a hundred in one call, in the order of segs. Errors: Corrupt if one
+// is not there; the store's.
+func (s *Service) Heads(ctx context.Context, segs []*meta.Segment) ([]*meta.Head, error) {
 	out := make([]*meta.Head, len(segs))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(headReaders)
-	for i, seg := range segs {
+	for base := 0; base < len(segs); base += meta.MaxGetKeys {
+		some := segs[base:min(len(segs), base+meta.MaxGetKeys)]
 		g.Go(func() error {
-			h, _, err := meta.Fetch[*meta.Head](ctx, s.meta, meta.HeadKey(seg.ID))
-			out[i] = h
-			return err
+			keys := make([]meta.Key, len(some))
+			for i, seg := range some {
+				keys[i] = meta.HeadKey(seg.ID)
+			}
+			items, err := s.meta.GetAll(ctx, keys)
+			if err != nil {
+				return err
+			}
+			for i := range items {
+				head, ok := items[i].Record.(*meta.Head)
+				if !ok {
+					return &queue.Error{Op: "read heads", Subject: keys[i].String(), Kind: queue.KindCorrupt, Message: "a segment has no head"}
+				}
+				out[base+i] = head
+			}
+			return nil
 		})
 	}
 	return out, g.Wait()

@@ -1,6 +1,7 @@
 package topics
 
 import (
+	"maps"
 	"slices"
 	"sort"
 
@@ -25,7 +26,8 @@ type Map struct {
 	// Rule is the topic's partition_key rule, parsed; the zero Rule if it has none.
 	Rule Rule
 
-	byID map[queue.SegmentID]*meta.Segment
+	byID     map[queue.SegmentID]*meta.Segment
+	versions map[queue.SegmentID]meta.Version
 }
 
 // ID is the topic's id.
@@ -47,6 +49,48 @@ func (m *Map) Segment(id queue.SegmentID) *meta.Segment {
 		return nil
 	}
 	return m.Segments[i]
+}
+
+// SegmentVersion is the version of a segment's descriptor.
+func (m *Map) SegmentVersion(id queue.SegmentID) meta.Version { return m.versions[id] }
+
+// With is the map as puts have changed it: puts of the topic and of segments, in any order.
+func (m *Map) With(puts []meta.Put) (*Map, error) {
+	n := &Map{
+		Name: m.Name, Topic: m.Topic, Version: m.Version, Subscriptions: m.Subscriptions,
+		versions: maps.Clone(m.versions),
+	}
+	changed := make(map[queue.SegmentID]*meta.Segment)
+	for _, put := range puts {
+		switch r := put.Record.(type) {
+		case *meta.Topic:
+			n.Topic, n.Version = r, put.Version
+		case *meta.Segment:
+			changed[r.ID] = r
+			n.versions[r.ID] = put.Version
+		}
+	}
+	for _, seg := range m.Segments {
+		if to := changed[seg.ID]; to != nil {
+			seg = to
+			delete(changed, seg.ID)
+		}
+		n.Segments = append(n.Segments, seg)
+	}
+	for _, seg := range changed {
+		n.Segments = append(n.Segments, seg)
+	}
+	return n.index()
+}
+
+// current reports whether the segments are those of the topic record: each change of the map makes
+// segments of the topic's next epoch, and the records of a partition are not read at one instant.
+func (m *Map) current() bool {
+	newest := queue.Epoch(0)
+	for _, s := range m.Segments {
+		newest = max(newest, s.Epoch)
+	}
+	return newest == m.Topic.Epoch && m.tiles()
 }
 
 // tiles reports whether the open segments cover the ring exactly (invariant 4).

@@ -29,6 +29,11 @@ type Deps struct {
 	CacheTTL time.Duration
 	// CacheTopics is how many topics the cache holds; 0 means 1,024.
 	CacheTopics int
+	// Targets are for topics that set none; the zero value means CloudTargets.
+	Targets Targets
+	// Wake tells the leader that there is something to look at, and returns at once; nil where it runs by
+	// its schedule alone.
+	Wake func()
 }
 
 // Service makes, changes, finds and deletes topics and subscriptions. Safe for concurrent use. It
@@ -38,6 +43,10 @@ type Service struct {
 	ids   *queue.IDs
 	clock queue.Clock
 	cache *cache
+
+	targets Targets
+	wake    func()
+	alerts  alerts
 }
 
 // New makes a Service.
@@ -48,7 +57,11 @@ func New(d Deps) *Service {
 	if d.CacheTopics <= 0 {
 		d.CacheTopics = defaultCacheTopics
 	}
+	if d.Targets == (Targets{}) {
+		d.Targets = CloudTargets()
+	}
 	return &Service{
+		targets: d.Targets, wake: d.Wake,
 		meta: d.Meta, ids: d.IDs, clock: d.Clock,
 		cache: newCache(d.Clock, d.CacheTTL, d.CacheTopics),
 	}

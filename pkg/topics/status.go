@@ -46,7 +46,7 @@ func (s *Service) Status(ctx context.Context, name string) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	heads, err := s.heads(ctx, m.Segments)
+	heads, err := s.Heads(ctx, m.Segments)
 	if err != nil {
 		return Status{}, err
 	}

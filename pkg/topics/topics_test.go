@@ -285,10 +285,13 @@ func TestUpdate(t *testing.T) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	for field, p := range map[string]Patch{
-		"scaling.min_segments": {MinSegments: ptr(3)},
-		"default_delay":        {MaxDelay: ptr(time.Second)},
-		"max_delay":            {MaxDelay: ptr(time.Duration(0)), DefaultDelay: ptr(time.Duration(0))},
-		"max_message_bytes":    {MaxMessageBytes: ptr(int64(0))},
+		"scaling.min_segments":               {MinSegments: ptr(0)},
+		"scaling.max_segments":               {MaxSegments: ptr(1)},
+		"scaling.target_messages_per_second": {TargetMessages: ptr(int64(-1))},
+		"scaling.target_bytes_per_second":    {TargetBytes: ptr(int64(1) << 50)},
+		"default_delay":                      {MaxDelay: ptr(time.Second)},
+		"max_delay":                          {MaxDelay: ptr(time.Duration(0)), DefaultDelay: ptr(time.Duration(0))},
+		"max_message_bytes":                  {MaxMessageBytes: ptr(int64(0))},
 	} {
 		_, err := r.Update(t.Context(), "a", p)
 		wantCode(t, err, queue.CodeInvalidArgument)

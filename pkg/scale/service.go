@@ -1,0 +1,67 @@
+package scale
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/spillway-mq/spillway/pkg/lease"
+	"github.com/spillway-mq/spillway/pkg/meta"
+	"github.com/spillway-mq/spillway/pkg/queue"
+	"github.com/spillway-mq/spillway/pkg/topics"
+)
+
+const (
+	// leaderLease is the name of the leader's lease; leaderTTL how long a leader that stopped keeps others
+	// from taking over. A change takes much less.
+	leaderLease = "leader"
+	leaderTTL   = 10 * time.Second
+	// maxTries bounds how often a change is tried again on a store that refuses, and how often one topic is
+	// looked at anew as others changed it.
+	maxTries = 4
+	// pressedFor is how long an alert of pressure counts.
+	pressedFor = 2 * time.Minute
+	// watchFor is how long a topic is watched at least: rates need a while to show.
+	watchFor = 5 * time.Minute
+)
+
+// Topics finds topics and their policies; *topics.Service is one.
+type Topics interface {
+	// OpenID reads a topic by id, past the cache.
+	OpenID(ctx context.Context, name string, id queue.TopicID) (*topics.Map, error)
+	// Reload reads a topic by name, past the cache.
+	Reload(ctx context.Context, name string) (*topics.Map, error)
+	// Forget drops a topic from the cache.
+	Forget(name string)
+	// Heads reads heads, in the order of segs.
+	Heads(ctx context.Context, segs []*meta.Segment) ([]*meta.Head, error)
+	// Policy is a topic's scaling policy.
+	Policy(m *topics.Map) topics.Policy
+	// Alert puts a watch on a topic.
+	Alert(ctx context.Context, m *topics.Map, pressed bool)
+}
+
+// Deps are what a Service stands on. All but Logger are required.
+type Deps struct {
+	Meta   meta.Store
+	Topics Topics
+	Lease  *lease.Keeper
+	IDs    *queue.IDs
+	Clock  queue.Clock
+	// Logger hears of each change and its reason; nil drops it.
+	Logger *slog.Logger
+}
+
+// Service changes segments: as the leader (Run), or by hand (Split, Merge). Safe for concurrent use, also
+// by any number of processes.
+type Service struct {
+	Deps
+}
+
+// New makes a Service.
+func New(d Deps) *Service {
+	if d.Logger == nil {
+		d.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Service{d}
+}
