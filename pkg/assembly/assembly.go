@@ -46,6 +46,8 @@ type Deps struct {
 	// Targets and Wake are as in topics.Deps.
 	Targets topics.Targets
 	Wake    func()
+	// Patience is as in scale.Deps.
+	Patience time.Duration
 }
 
 // System is the use cases of one process.
@@ -80,6 +82,7 @@ func New(d Deps) *System {
 	s.Topics = topics.New(topics.Deps{Meta: d.Meta, IDs: d.IDs, Clock: d.Clock, Targets: d.Targets, Wake: d.Wake})
 	s.Scale = scale.New(scale.Deps{
 		Meta: d.Meta, Topics: s.Topics, Lease: lease.New(d.Meta, d.IDs, d.Clock), IDs: d.IDs, Clock: d.Clock, Logger: d.Logger,
+		Patience: d.Patience,
 	})
 	s.Delay = delay.New(delay.Deps{
 		Meta: d.Meta, Blob: d.Blob, Log: log, Topics: s.Topics, IDs: d.IDs, Clock: d.Clock, Hub: s.Hub,

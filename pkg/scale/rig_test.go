@@ -25,6 +25,9 @@ type rig struct {
 	now   time.Time
 	ids   *queue.IDs
 
+	// bare is the store without what a test puts around it.
+	bare *memmeta.Store
+
 	topics  *topics.Service
 	scale   *scale.Service
 	produce *produce.Service
@@ -35,7 +38,8 @@ type rig struct {
 // newRig makes a rig; wrap, if any, goes between its use cases and their store.
 func newRig(t *testing.T, wrap ...func(meta.Store) meta.Store) *rig {
 	t.Helper()
-	r := &rig{t: t, store: memmeta.New(t), now: time.UnixMilli(1_785_000_000_000)}
+	r := &rig{t: t, bare: memmeta.New(t), now: time.UnixMilli(1_785_000_000_000)}
+	r.store = r.bare
 	for _, w := range wrap {
 		r.store = w(r.store)
 	}

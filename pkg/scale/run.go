@@ -22,9 +22,8 @@ type Report struct {
 }
 
 // Run looks once at every topic that is watched and changes what its load asks for. Where nothing is watched
-// it costs one query. Any number of processes may run it at once: one leads, the others report Led false,
-// after up to the time of its lease if the last leader stopped without giving it up. It stops between two
-// changes when ctx ends; the next run goes on.
+// it costs one query. Any number of processes may run it at once: one leads, the others report Led false. It
+// stops between two changes when ctx ends; the next run goes on.
 //
 // Errors are joined: a topic that fails does not keep others from being looked at. Fenced if another took
 // the lease.
@@ -87,12 +86,11 @@ func (s *Service) watches(ctx context.Context) ([]watch, error) {
 	}
 }
 
-// lead takes the leader's lease. A process that has just begun cannot know whether the holder still lives,
-// so it waits for the lease's time at most.
+// lead takes the leader's lease. A process that has just begun cannot know whether the holder still lives.
 func (s *Service) lead(ctx context.Context) (*lease.Held, error) {
-	end := s.Clock().Add(leaderTTL + time.Second)
+	end := s.Clock().Add(s.Patience)
 	for {
-		held, err := s.Lease.Acquire(ctx, leaderLease, leaderTTL)
+		held, err := s.Lease.Acquire(ctx, leaderLease, LeaderTTL)
 		var e *queue.Error
 		if err == nil || !queue.Is(err, queue.KindConflict) || !errors.As(err, &e) || !s.Clock().Before(end) {
 			return held, err

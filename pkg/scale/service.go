@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// leaderLease is the name of the leader's lease; leaderTTL how long a leader that stopped keeps others
-	// from taking over. A change takes much less.
+	// leaderLease is the name of the leader's lease.
 	leaderLease = "leader"
-	leaderTTL   = 10 * time.Second
+	// LeaderTTL is how long a leader that stopped keeps others from taking over. A change takes much less.
+	LeaderTTL = 10 * time.Second
 	// maxTries bounds how often a change is tried again on a store that refuses, and how often one topic is
 	// looked at anew as others changed it.
 	maxTries = 4
@@ -50,6 +50,10 @@ type Deps struct {
 	Clock  queue.Clock
 	// Logger hears of each change and its reason; nil drops it.
 	Logger *slog.Logger
+	// Patience is how long a run waits for the lease of a leader that may have stopped. 0 suits a process
+	// that runs again and again, and so watches the lease; one that is called for one run needs a little
+	// more than LeaderTTL.
+	Patience time.Duration
 }
 
 // Service changes segments: as the leader (Run), or by hand (Split, Merge). Safe for concurrent use, also
