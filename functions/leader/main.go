@@ -1,10 +1,12 @@
 // Command leader is the Lambda function of the control plane: it answers the API calls on topics, and, called
-// by the schedule, promotes delayed messages that no claim has promoted.
+// by the schedule or woken by a producer, lets segments follow their load. The schedule has it promote
+// delayed messages that no claim has promoted, too.
 package main
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 
 	"github.com/aws/aws-lambda-go/events"
@@ -20,15 +22,21 @@ func main() {
 
 type leader struct{ *host.Host }
 
-// scheduled is what tells the schedule's event from one of API Gateway.
+// scheduled is what tells the schedule's event, and a producer's that wakes the leader, from one of API
+// Gateway.
 type scheduled struct {
 	Source string `json:"source"`
 }
 
 func (l leader) handle(ctx context.Context, event json.RawMessage) (any, error) {
 	var s scheduled
-	if err := json.Unmarshal(event, &s); err == nil && s.Source == "aws.scheduler" {
-		return nil, l.Promote(ctx)
+	if err := json.Unmarshal(event, &s); err == nil {
+		switch s.Source {
+		case host.ScheduleSource:
+			return nil, errors.Join(l.Lead(ctx), l.Promote(ctx))
+		case host.WakeSource:
+			return nil, l.Lead(ctx)
+		}
 	}
 	var call events.APIGatewayV2HTTPRequest
 	if err := json.Unmarshal(event, &call); err != nil {
