@@ -61,6 +61,9 @@ type APIError struct {
 	RetryAfter time.Duration
 	// RequestID names the call in the server's log; empty in an entry's error.
 	RequestID string
+
+	// gateway is what something before the server said, in its own words.
+	gateway string
 }
 
 // Error says what failed, with the code and, where there is one, the request id.
