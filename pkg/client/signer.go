@@ -21,7 +21,7 @@ type Signer interface {
 	// Refused hears of an answer with status 401 or 403 that does not come from the server but from
 	// what stands before it, so that the call has changed nothing. It reports whether the call should
 	// be signed and made once more, at once, as after the clock was corrected; and in a few words what
-	// to do about it, if it knows, which becomes part of the error.
+	// to do about it, if it knows, which becomes the error's Advice.
 	Refused(r Refusal) (again bool, advice string)
 }
 
@@ -65,10 +65,7 @@ func (c *Client) refused(resp *http.Response, e *APIError) (again bool) {
 	if c.signer == nil || resp.StatusCode != http.StatusUnauthorized && resp.StatusCode != http.StatusForbidden {
 		return false
 	}
-	again, advice := c.signer.Refused(Refusal{Status: resp.StatusCode, Header: resp.Header, Message: e.gateway})
-	if advice != "" {
-		e.Message += "; " + advice
-	}
+	again, e.Advice = c.signer.Refused(Refusal{Status: resp.StatusCode, Header: resp.Header, Message: e.gateway})
 	return again
 }
 

@@ -38,7 +38,7 @@ func TestConfigure(t *testing.T) {
 	lookup := func(name string) (string, bool) { v, ok := env[name]; return v, ok }
 	g := globals{output: outputJSON, timeout: units.NewDuration(time.Second)}
 	c, err := configure(g, lookup)
-	if err != nil || c != (config{"http://from.env:1", "secret", true, time.Second}) {
+	if err != nil || c != (config{endpoint: "http://from.env:1", auth: authToken, token: "secret", json: true, timeout: time.Second}) {
 		t.Errorf("%+v, %v", c, err)
 	}
 	g.endpoint = "http://from.flag:2"
