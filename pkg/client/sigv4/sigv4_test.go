@@ -269,12 +269,12 @@ func TestRefusals(t *testing.T) {
 func TestExpiredCredentials(t *testing.T) {
 	t.Parallel()
 	p := &provider{list: []aws.Credentials{keys("old"), keys("B")}}
-	c, g, _, _ := setup(t, 0, p)
+	c, _, _, _ := setup(t, 0, p)
 	if err := create(t, c); err != nil || p.asked != 2 {
 		t.Errorf("%v, fetched %d times", err, p.asked)
 	}
 	p = &provider{list: []aws.Credentials{keys("old")}}
-	c, g, _, _ = setup(t, 0, p)
+	c, g, _, _ := setup(t, 0, p)
 	if err := create(t, c); !errors.Is(err, client.ErrForbidden) || !strings.Contains(err.Error(), "have expired") || len(g.times) != 2 {
 		t.Errorf("%v after %d calls", err, len(g.times))
 	}

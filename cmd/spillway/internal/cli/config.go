@@ -76,7 +76,8 @@ func configure(g globals, lookup func(string) (string, bool)) (config, error) {
 	if err := c.findToken(g.tokenFile, lookup); err != nil {
 		return c, err
 	}
-	return c, c.chooseAuth(g.auth, lookup)
+	err = c.chooseAuth(g.auth, lookup)
+	return c, err
 }
 
 // findToken reads the token, if there is one.
