@@ -133,6 +133,7 @@ func emulator(base *string) (emulated, pathStyle bool) {
 	return true, ip == nil || u.Hostname() == "localhost"
 }
 
+// printDiagnosis writes a line for each finding, what to do below it, and the sums.
 func (a *app) printDiagnosis(d *diagnosis) error {
 	for i := range d.Findings {
 		f := &d.Findings[i]
@@ -143,7 +144,9 @@ func (a *app) printDiagnosis(d *diagnosis) error {
 		if _, err := fmt.Fprintf(a.Stdout, "%-7s  %-22s  %s\n", f.Status, f.Check, printable(subject+f.Message)); err != nil {
 			return err
 		}
-		if f.Fix != "" {
+		// What many lines have in common is said once, below the last.
+		more := i+1 < len(d.Findings) && d.Findings[i+1].Status == f.Status && d.Findings[i+1].Fix == f.Fix
+		if f.Fix != "" && !more {
 			if _, err := fmt.Fprintf(a.Stdout, "%-7s  %-22s  fix: %s\n", "", "", printable(f.Fix)); err != nil {
 				return err
 			}

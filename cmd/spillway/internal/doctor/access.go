@@ -52,7 +52,7 @@ func checkStack(f *Facts) []Finding {
 	s := f.Stack.Value
 	c := check{"stack", s.Name}
 	if t := f.Stack.Trouble; t != nil {
-		return []Finding{c.unseen(t, "cloudformation:DescribeStacks", "name yours with --stack, or deploy one: make deploy")}
+		return []Finding{c.unseen(t, "cloudformation:DescribeStacks", "name yours with --stack, its region with --region, or deploy one: make deploy")}
 	}
 	switch {
 	case strings.HasSuffix(s.Status, "_IN_PROGRESS"):
@@ -100,8 +100,10 @@ func checkVersion(f *Facts) []Finding {
 	c := check{"version", ""}
 	deployed := f.Stack.Value.Version
 	switch {
+	case f.Stack.Trouble != nil && f.Stack.Trouble.Kind == Absent:
+		return append(out, c.bad(Unknown, "see stack", "not looked at"))
 	case f.Stack.Trouble != nil:
-		return append(out, c.unseen(f.Stack.Trouble, "cloudformation:DescribeStacks", "name the stack with --stack"))
+		return append(out, c.unseen(f.Stack.Trouble, "cloudformation:DescribeStacks", ""))
 	case deployed == "" || deployed == "devel" || f.Program == "devel":
 		return append(out, c.bad(Unknown, "build both from one commit of a git repository", "deployed is %q, this program is %q", deployed, f.Program))
 	case SameVersion(deployed, f.Program):

@@ -106,7 +106,7 @@ func TestBroken(t *testing.T) {
 		"clock ahead":         {func(f *doctor.Facts) { f.Skew = fact(-time.Hour) }, "fail clock", "1h0m0s ahead"},
 		"no clock":            {func(f *doctor.Facts) { f.Skew = trouble[time.Duration](doctor.Failed, "no date") }, "unknown clock", "no date"},
 
-		"no stack":            {func(f *doctor.Facts) { f.Stack = trouble[doctor.Stack](doctor.Absent, "") }, "fail stack, fail version", "--stack"},
+		"no stack":            {func(f *doctor.Facts) { f.Stack = trouble[doctor.Stack](doctor.Absent, "") }, "fail stack, unknown version", "--stack"},
 		"no stack named":      {func(f *doctor.Facts) { f.Stack = trouble[doctor.Stack](doctor.Unasked, "give --stack") }, "unknown stack, unknown version", "give --stack"},
 		"stack changing":      {func(f *doctor.Facts) { f.Stack.Value.Status = "UPDATE_IN_PROGRESS" }, "warn stack", "wait"},
 		"stack failed":        {func(f *doctor.Facts) { f.Stack.Value.Status = "UPDATE_ROLLBACK_COMPLETE" }, "fail stack", "describe-stack-events"},
