@@ -4,8 +4,10 @@ package localstack
 
 import (
 	"encoding/json"
+	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/config"
@@ -143,6 +145,10 @@ func (s *surgery) environ(t *testing.T, function, name, value string) (before st
 	done[*lambda.UpdateFunctionConfigurationOutput](t)(s.lambda.UpdateFunctionConfiguration(t.Context(), &lambda.UpdateFunctionConfigurationInput{
 		FunctionName: f.FunctionName, Environment: &lambdatypes.Environment{Variables: f.Environment.Variables},
 	}))
+	eventually(t, 30*time.Second, function+" is updated", func() bool {
+		f := s.function(t, function)
+		return f.State != lambdatypes.StatePending && f.LastUpdateStatus != lambdatypes.LastUpdateStatusInProgress
+	})
 	return before
 }
 
@@ -158,7 +164,10 @@ func (s *surgery) policy(t *testing.T, function, text string) (before string) {
 	done[*iam.PutRolePolicyOutput](t)(s.iam.PutRolePolicy(t.Context(), &iam.PutRolePolicyInput{
 		RoleName: &role, PolicyName: aws.String("data"), PolicyDocument: &text,
 	}))
-	return aws.ToString(got.PolicyDocument)
+	if before, err = url.PathUnescape(aws.ToString(got.PolicyDocument)); err != nil {
+		t.Fatal(err)
+	}
+	return before
 }
 
 // diagnose runs `spillway doctor`, and gives what is not ok, besides the version, which is that of a checkout.

@@ -159,6 +159,7 @@ func TestBroken(t *testing.T) {
 		"function inactive":           {edit(doctor.Consume, func(l *doctor.Lambda) { l.State, l.StateReason = "Failed", "KMS" }), "fail function.consume", "KMS"},
 		"update failed":               {edit(doctor.Consume, func(l *doctor.Lambda) { l.LastUpdate = "Failed" }), "fail function.consume", "update"},
 		"update goes on":              {edit(doctor.Consume, func(l *doctor.Lambda) { l.LastUpdate = "InProgress" }), "warn function.consume", "wait"},
+		"being made":                  {edit(doctor.Consume, func(l *doctor.Lambda) { l.State = "Pending" }), "warn function.consume", "wait"},
 		"other table's":               {edit(doctor.Leader, func(l *doctor.Lambda) { l.Table = "old" }), "fail function.leader", `"old"`},
 		"other bucket's":              {edit(doctor.Compactor, func(l *doctor.Lambda) { l.Bucket = "old" }), "fail function.compactor", `"old"`},
 		"other runtime":               {edit(doctor.Compactor, func(l *doctor.Lambda) { l.Runtime = "nodejs22.x" }), "fail function.compactor", "nodejs22.x"},

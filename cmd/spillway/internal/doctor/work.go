@@ -39,6 +39,8 @@ func checkFunction(f *Facts, fn Function) Finding {
 	}
 	want := ExpectedOf(fn)
 	switch {
+	case l.State == "Pending" || l.LastUpdate == "InProgress":
+		return c.bad(Warn, "wait until it is done, and run this again", "is being updated")
 	case l.State != "Active" && l.State != "":
 		return c.bad(Fail, "see it in the console; then "+again, "is %s: %s", l.State, l.StateReason)
 	case l.LastUpdate == "Failed":
@@ -53,8 +55,6 @@ func checkFunction(f *Facts, fn Function) Finding {
 		return c.bad(Warn, again, "is ended after %v; it is made for %v", l.Timeout, want.Timeout)
 	case want.Rate == "" && l.Timeout > gatewayPatience:
 		return c.bad(Warn, again, "may run for %v, but the API answers its callers after %v", l.Timeout, gatewayPatience)
-	case l.LastUpdate == "InProgress":
-		return c.bad(Warn, "wait until it is done, and run this again", "is being updated")
 	}
 	return c.ok("active, %s, %v", l.Arch, l.Timeout)
 }
