@@ -34,6 +34,7 @@ func ExpectedOf(f Function) Expected {
 		get, query, put = "dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem"
 		update, remove  = "dynamodb:UpdateItem", "dynamodb:DeleteItem"
 		condition       = "dynamodb:ConditionCheckItem"
+		several         = "dynamodb:BatchGetItem"
 		fetch, store    = "s3:GetObject", "s3:PutObject"
 		discard         = "s3:DeleteObject"
 	)
@@ -58,7 +59,7 @@ func ExpectedOf(f Function) Expected {
 			log,
 		}}
 	case Leader:
-		return Expected{55 * time.Second, "rate(1 minute)", []Right{{"table", []string{get, query, put, update, remove}}, log}}
+		return Expected{55 * time.Second, "rate(1 minute)", []Right{{"table", []string{get, several, query, put, update, remove}}, log}}
 	case Compactor:
 		return Expected{270 * time.Second, "rate(5 minutes)", []Right{
 			{"table", []string{get, query, put, update, remove}},
