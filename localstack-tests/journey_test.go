@@ -26,12 +26,18 @@ func TestDeployed(t *testing.T) {
 		"refused calls":    refusedCalls,
 		"odd calls":        oddCalls,
 		"the SDK":          sdk,
+		"limits":           limits,
 		"every call":       everyCall,
 		"the API document": document,
 	} {
 		t.Run(name, func(t *testing.T) { part(t, one) })
 	}
+	p := newProgram(t, w, one)
+	for name, part := range map[string]func(*testing.T, *program){"formats": formats, "commands": commands, "refusals": refusals} {
+		t.Run("the program, "+name, func(t *testing.T) { part(t, p) })
+	}
 	t.Run("schedules", func(t *testing.T) { schedules(t, one) })
+	t.Run("the doctor", func(t *testing.T) { doctor(t, p, one) })
 	t.Run("side by side", func(t *testing.T) { sideBySide(t, w, one) })
 	t.Run("redeployed", func(t *testing.T) { redeployed(t, w, one) })
 }

@@ -5,41 +5,84 @@ package localstack
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"io"
-	"net/http"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/credentials"
+
 	"github.com/spillway-mq/spillway/pkg/client"
+	"github.com/spillway-mq/spillway/pkg/client/sigv4"
+	"github.com/spillway-mq/spillway/pkg/queue"
 )
 
-// signing signs the SDK's calls of the API, and leaves presigned ones alone.
-type signing struct{ d *deployment }
+// sdkClient gives the SDK's client of a deployment, which signs with the credentials of the tests.
+func sdkClient(t *testing.T, d *deployment) *client.Client {
+	t.Helper()
+	signer, err := sigv4.New(credentials.NewStaticCredentialsProvider("test", "test", ""), sigv4.Options{Region: region})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(d.api, client.Options{HTTPClient: d.client, Signer: signer, MaxRequestBytes: sigv4.MaxRequestBytes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
 
-func (s signing) RoundTrip(req *http.Request) (*http.Response, error) {
-	if !strings.HasPrefix(req.URL.String(), s.d.api) {
-		return s.d.client.Transport.RoundTrip(req)
+// limits: the largest call that the SDK makes goes through API Gateway and Lambda, what is larger goes by
+// reference, and what comes back is bounded.
+func limits(t *testing.T, d *deployment) {
+	c := sdkClient(t, d)
+	defer c.Close()
+	d.topic(t, "limits", object{"max_message_bytes": 8 << 20}, object{})
+	noise := make([]byte, 6<<20)
+	for i := range noise {
+		noise[i] = byte(i*i>>5 ^ i*7)
 	}
-	var body []byte
-	if req.Body != nil {
-		var err error
-		if body, err = io.ReadAll(req.Body); err != nil {
-			return nil, err
+	// Headers of the batch and of the record take less than a kilobyte.
+	whole := noise[:sigv4.MaxRequestBytes-1024]
+	r, err := c.Produce(t.Context(), "limits", []client.Message{{Body: whole}}, client.Guard{})
+	if err != nil || r[0].Err != nil {
+		t.Fatalf("a call of %d bytes: %v, %+v", len(whole), err, r)
+	}
+	if _, err := c.Produce(t.Context(), "limits", []client.Message{{Body: noise}}, client.Guard{}); !queue.Is(err, queue.KindTooLarge) {
+		t.Errorf("a call of %d bytes: %v", len(noise), err)
+	}
+	p, err := client.NewProducer(c, "limits", client.ProducerOptions{ReferenceAbove: 8 << 20, MaxBatchBytes: 32 << 20, Lanes: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 { // 9 MB in one batch: a file
+		if _, err := p.Send(t.Context(), client.Message{Body: noise[i : 3<<20+i]}); err != nil {
+			t.Fatal(err)
 		}
-		_ = req.Body.Close()
 	}
-	sum := sha256.Sum256(body)
-	signed := req.Clone(req.Context())
-	signed.Body = io.NopCloser(bytes.NewReader(body))
-	if err := sign(req.Context(), "execute-api", signed, hex.EncodeToString(sum[:])); err != nil {
-		return nil, err
+	if err := p.Close(t.Context()); err != nil {
+		t.Fatal(err)
 	}
-	return s.d.client.Transport.RoundTrip(signed)
+	seen := map[int]bool{}
+	for range 10 {
+		// A claim may ask for more than an answer holds.
+		got, err := c.Claim(t.Context(), "limits", "s", client.ClaimOptions{MaxMessages: 10, MaxBytes: 32 << 20, Wait: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range got {
+			body, err := m.Bytes(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, want := range [][]byte{whole, noise[:3<<20], noise[1 : 3<<20+1], noise[2 : 3<<20+2]} {
+				seen[i] = seen[i] || bytes.Equal(body, want)
+			}
+		}
+		if len(seen) == 4 && seen[0] && seen[1] && seen[2] && seen[3] {
+			return
+		}
+	}
+	t.Errorf("came back: %v, want four", seen)
 }
 
 // sdk: producer and consumer speak the batch format, which API Gateway carries in base 64 both ways; nothing is
@@ -47,10 +90,7 @@ func (s signing) RoundTrip(req *http.Request) (*http.Response, error) {
 func sdk(t *testing.T, d *deployment) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	c, err := client.New(d.api, client.Options{HTTPClient: &http.Client{Transport: signing{d}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := sdkClient(t, d)
 	defer c.Close()
 	if _, err := c.CreateTopic(ctx, "sdk", client.TopicConfig{}); err != nil {
 		t.Fatal(err)

@@ -24,6 +24,8 @@ type Right struct {
 // IAM knows no TransactWriteItems: a transaction needs the right of each of its parts. Submitting an
 // upload and moving a dead letter check a record that they do not change, which is ConditionCheckItem.
 //
+// The leader reads the heads of a topic's segments together, which is BatchGetItem.
+//
 // Produce reads batches/ to see whether a put whose answer was lost took effect.
 //
 // ListBucket is there for everyone who reads objects: without it S3 answers 403, not 404, for an
@@ -46,7 +48,7 @@ func Rights(f Function) []Right {
 	case Consume:
 		return []Right{{"table", append(all, check)}, list, {"batches/*", read}, {"uploads/*", read}, {"segments/*", read}}
 	case Leader:
-		return []Right{{"table", all}}
+		return []Right{{"table", append(all, "dynamodb:BatchGetItem")}}
 	case Compactor:
 		collect := []string{"s3:GetObject", "s3:DeleteObject"}
 		return []Right{

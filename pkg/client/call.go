@@ -87,34 +87,49 @@ func (c *Client) do(ctx context.Context, call *call) (unsure bool, err error) {
 	}
 }
 
-// try makes the call once.
+// try makes the call once; twice if what stands before the server refused it and its signer knows better
+// now.
 func (c *Client) try(parent context.Context, call *call) error {
 	ctx, cancel := context.WithTimeout(parent, c.retry.AttemptTimeout+call.wait)
 	defer cancel()
+	again, err := c.send(ctx, parent, call)
+	if again {
+		_, err = c.send(ctx, parent, call)
+	}
+	return err
+}
+
+// send makes the call under ctx, which is within parent. Again says that the call was refused, has
+// changed nothing, and may do better if it is signed anew.
+func (c *Client) send(ctx, parent context.Context, call *call) (again bool, err error) {
 	target := c.base + call.path
 	if len(call.query) > 0 {
 		target += "?" + call.query.Encode()
 	}
 	req, err := http.NewRequestWithContext(ctx, call.method, target, requestBody(call.body))
 	if err != nil {
-		return &queue.Error{Op: call.op, Kind: queue.KindInvalid, Err: err}
+		return false, &queue.Error{Op: call.op, Kind: queue.KindInvalid, Err: err}
 	}
 	c.setHeaders(req.Header, call)
+	if err := c.authorize(parent, req, call); err != nil {
+		return false, err
+	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return transportError(parent, call.op, err)
+		return false, transportError(parent, call.op, err)
 	}
 	defer func() { drain(resp.Body); _ = resp.Body.Close() }()
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return c.errorAnswer(call.op, resp)
+		e, ours := c.errorAnswer(call.op, resp)
+		return !ours && c.refused(resp, e), e
 	}
 	switch {
 	case call.read != nil:
-		return call.read(resp)
+		return false, call.read(resp)
 	case call.out != nil:
-		return decodeAnswer(parent, call, resp)
+		return false, decodeAnswer(parent, call, resp)
 	}
-	return nil
+	return false, nil
 }
 
 // requestBody gives net/http a type that it knows to rewind and whose length it knows.
@@ -127,9 +142,6 @@ func requestBody(b []byte) io.Reader {
 
 func (c *Client) setHeaders(h http.Header, call *call) {
 	h.Set("User-Agent", c.userAgent)
-	if c.token != "" {
-		h.Set("Authorization", "Bearer "+c.token)
-	}
 	h.Set("Accept", orDefault(call.accept, wire.MediaTypeJSON))
 	if len(call.body) > 0 {
 		h.Set("Content-Type", call.mediaType)
@@ -173,9 +185,9 @@ func drain(body io.Reader) {
 	_, _ = io.Copy(io.Discard, io.LimitReader(body, maxDrainBytes))
 }
 
-// errorAnswer reads an answer that is not a success. One without the API's error body came from
-// something between us and the server.
-func (c *Client) errorAnswer(op string, resp *http.Response) error {
+// errorAnswer reads an answer that is not a success. One without the API's error body is not ours: it came
+// from something between us and the server.
+func (c *Client) errorAnswer(op string, resp *http.Response) (e *APIError, ours bool) {
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBytes))
 	after := c.retryAfter(resp.Header.Get("Retry-After"))
 	id := resp.Header.Get(wire.HeaderRequestID)
@@ -183,14 +195,17 @@ func (c *Client) errorAnswer(op string, resp *http.Response) error {
 	if json.Unmarshal(body, &answer) == nil && answer.Error.Code != "" {
 		e := newAPIError(op, &answer.Error)
 		e.Status, e.RequestID, e.RetryAfter = resp.StatusCode, id, max(e.RetryAfter, after)
-		return e
+		return e, true
 	}
-	e := &APIError{
+	e = &APIError{
 		Op: op, Status: resp.StatusCode, Code: codeOfStatus(resp.StatusCode), RetryAfter: after, RequestID: id,
-		Message: fmt.Sprintf("HTTP status %d without an error of the API", resp.StatusCode),
+		Message: fmt.Sprintf("HTTP status %d without an error of the API", resp.StatusCode), gateway: gatewayMessage(body),
+	}
+	if e.gateway != "" {
+		e.Message += fmt.Sprintf(": %q", e.gateway)
 	}
 	e.Retryable = e.Code.Retryable()
-	return e
+	return e, false
 }
 
 func codeOfStatus(status int) queue.Code {

@@ -2,6 +2,7 @@ package client
 
 import (
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/binary"
 	"io"
 	mathrand "math/rand/v2"
@@ -34,12 +35,21 @@ const (
 // Options are the optional arguments of New.
 type Options struct {
 	// HTTPClient makes the calls; nil makes one whose pool is sized for parallel calls over
-	// HTTP/1.1, that honours the usual proxy variables except on the loopback interface, and that
-	// follows no redirects. Its Timeout, if set, must leave room for long polls.
+	// HTTP/1.1 and that honours the usual proxy variables except on the loopback interface. Its
+	// Timeout, if set, must leave room for long polls. No redirect is followed, whatever its
+	// CheckRedirect says.
 	HTTPClient *http.Client
+	// TLS configures the HTTPClient that is made for nil, as with authorities of one's own.
+	TLS *tls.Config
 	// Token, if not empty, is sent as "Authorization: Bearer". Presigned URLs are called without
 	// it.
 	Token string
+	// Signer, if set, signs the calls of the API, in place of Token. Presigned URLs are called
+	// as they are. pkg/client/sigv4 has the one for AWS.
+	Signer Signer
+	// MaxRequestBytes bounds the body of one call, 1 to queue.MaxRequestBytes, which it is unless
+	// set: what stands before the server may take less. A Producer sends larger batches by reference.
+	MaxRequestBytes int
 	// UserAgent is DefaultUserAgent unless set.
 	UserAgent string
 	// Retry says how often and how soon a call is made again.
@@ -55,6 +65,8 @@ type Client struct {
 	http      *http.Client
 	base      string // endpoint without a trailing slash
 	token     string
+	signer    Signer
+	maxBody   int64 // of one call
 	userAgent string
 	retry     RetryPolicy
 	clock     queue.Clock
@@ -64,7 +76,8 @@ type Client struct {
 }
 
 // New makes a client of the server at endpoint, as in "http://127.0.0.1:8080"; a path is kept as a
-// prefix. It makes no call. The error is of KindInvalid, with Field "endpoint" or "retry".
+// prefix. It makes no call. The error is of KindInvalid, with Field "endpoint", "retry", "signer" or
+// "max_request_bytes".
 func New(endpoint string, o Options) (*Client, error) {
 	base, err := parseEndpoint(endpoint)
 	if err != nil {
@@ -74,13 +87,20 @@ func New(endpoint string, o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	switch {
+	case o.Token != "" && o.Signer != nil:
+		return nil, queue.Invalid("signer", nil, "excludes a token")
+	case o.MaxRequestBytes < 0 || o.MaxRequestBytes > queue.MaxRequestBytes:
+		return nil, queue.Invalid("max_request_bytes", int64(queue.MaxRequestBytes), "must be 1 to %d, not %d", queue.MaxRequestBytes, o.MaxRequestBytes)
+	}
 	source := &lockedReader{r: o.Random}
 	if source.r == nil {
 		source.r = rand.Reader
 	}
 	c := &Client{
-		http: o.HTTPClient, base: base, token: o.Token, userAgent: o.UserAgent,
-		retry: retry, clock: o.Clock, ids: queue.NewIDs(source),
+		base: base, token: o.Token, signer: o.Signer, userAgent: o.UserAgent,
+		maxBody: int64(orDefault(o.MaxRequestBytes, queue.MaxRequestBytes)),
+		retry:   retry, clock: o.Clock, ids: queue.NewIDs(source),
 	}
 	if c.clock == nil {
 		c.clock = time.Now
@@ -88,10 +108,14 @@ func New(endpoint string, o Options) (*Client, error) {
 	if c.userAgent == "" {
 		c.userAgent = DefaultUserAgent
 	}
-	if c.http == nil {
-		c.owned = newTransport()
-		c.http = &http.Client{Transport: c.owned, CheckRedirect: noRedirects}
+	if o.HTTPClient == nil {
+		c.owned = newTransport(o.TLS)
+		o.HTTPClient = &http.Client{Transport: c.owned}
 	}
+	// A copy: the caller may use its own for other things.
+	own := *o.HTTPClient
+	own.CheckRedirect = noRedirects
+	c.http = &own
 	seed := c.ids.Nonce()
 	c.jitter = &jitter{rand: mathrand.New(mathrand.NewPCG(
 		binary.LittleEndian.Uint64(seed[:]), binary.LittleEndian.Uint64(seed[8:])))} // #nosec G404 -- jitter
@@ -121,7 +145,7 @@ func parseEndpoint(endpoint string) (string, error) {
 	return strings.TrimRight(u.String(), "/"), nil
 }
 
-func newTransport() *http.Transport {
+func newTransport(security *tls.Config) *http.Transport {
 	// One HTTP/2 connection is one TCP stream: a lost packet would stop every lane and every claim
 	// at once, and its flow control is slower than TCP's for large bodies.
 	protocols := new(http.Protocols)
@@ -130,6 +154,7 @@ func newTransport() *http.Transport {
 		// ProxyFromEnvironment never proxies localhost and loopback addresses.
 		Proxy:               http.ProxyFromEnvironment,
 		DialContext:         (&net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}).DialContext,
+		TLSClientConfig:     security,
 		TLSHandshakeTimeout: dialTimeout,
 		MaxIdleConnsPerHost: idlePerHost,
 		IdleConnTimeout:     idleTimeout,
@@ -141,7 +166,8 @@ func newTransport() *http.Transport {
 	}
 }
 
-// noRedirects: no call of the API redirects, and following one would send a body to someone else.
+// noRedirects: no call of the API redirects, and following one would send a body, and what says who we
+// are, to someone else.
 func noRedirects(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // lockedReader makes any source of randomness safe for concurrent use.

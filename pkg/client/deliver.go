@@ -64,7 +64,7 @@ func (l *lane) resolveAll(futures []*Future, err error) {
 
 // sendBatch sends an encoded batch, and gives the results of its records.
 func (l *lane) sendBatch(ctx context.Context, data []byte) ([]Result, error) {
-	if len(data) > queue.MaxRequestBytes {
+	if int64(len(data)) > l.p.client.maxBody {
 		return l.sendFile(ctx, data)
 	}
 	var results []Result

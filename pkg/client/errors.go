@@ -61,6 +61,11 @@ type APIError struct {
 	RetryAfter time.Duration
 	// RequestID names the call in the server's log; empty in an entry's error.
 	RequestID string
+	// Advice is what the Signer says to do about a call that was refused before it reached the server.
+	Advice string
+
+	// gateway is what something before the server said, in its own words.
+	gateway string
 }
 
 // Error says what failed, with the code and, where there is one, the request id.
@@ -72,6 +77,9 @@ func (e *APIError) Error() string {
 	}
 	if e.RequestID != "" {
 		fmt.Fprintf(&b, " (request %s)", e.RequestID)
+	}
+	if e.Advice != "" {
+		fmt.Fprintf(&b, "; %s", e.Advice)
 	}
 	return b.String()
 }

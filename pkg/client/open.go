@@ -295,7 +295,8 @@ func (s *source) getOnce(ctx context.Context, pos, length int64) (io.ReadCloser,
 	if resp.StatusCode == http.StatusOK {
 		return nil, malformed(opFetch, fmt.Errorf("the store ignores ranges"))
 	}
-	return nil, s.client.errorAnswer(opFetch, resp)
+	e, _ := s.client.errorAnswer(opFetch, resp)
+	return nil, e
 }
 
 // verified checks a stream against the message's checksum and length.

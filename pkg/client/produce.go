@@ -86,8 +86,8 @@ func (c *Client) Produce(ctx context.Context, topic string, messages []Message, 
 	if len(added) == 0 && len(messages) > 0 {
 		return results, nil
 	}
-	if enc.SizeBound() > queue.MaxRequestBytes {
-		return nil, queue.TooLarge("messages", queue.MaxRequestBytes, enc.SizeBound())
+	if enc.SizeBound() > c.maxBody {
+		return nil, queue.TooLarge("messages", c.maxBody, enc.SizeBound())
 	}
 	data, err := enc.Finish(nil, nonce)
 	if err != nil {
@@ -133,12 +133,12 @@ func recordOf(m *Message, slot queue.Slot) (batch.Record, error) {
 	return rec, nil
 }
 
-// ProduceBatch sends one encoded batch of pkg/batch, at most queue.MaxRequestBytes, as it is. Results
+// ProduceBatch sends one encoded batch of pkg/batch, at most Options.MaxRequestBytes, as it is. Results
 // are of its records, in the order in which the batch holds them (batch.Encoder's Order leads back).
 // Otherwise it is as Produce.
 func (c *Client) ProduceBatch(ctx context.Context, topic string, encoded []byte, guard Guard) ([]Result, error) {
-	if len(encoded) > queue.MaxRequestBytes {
-		return nil, queue.TooLarge("body", queue.MaxRequestBytes, int64(len(encoded)))
+	if int64(len(encoded)) > c.maxBody {
+		return nil, queue.TooLarge("body", c.maxBody, int64(len(encoded)))
 	}
 	h, err := batch.ParseHeader(encoded)
 	if err != nil {

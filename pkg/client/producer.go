@@ -38,7 +38,7 @@ type ProducerOptions struct {
 	// MaxBatchMessages ends a batch, 1 to queue.MaxBatchRecords; 500 unless set.
 	MaxBatchMessages int
 	// MaxBatchBytes ends a batch, in bytes before compression, up to 1 GiB; 1 MiB unless set. An
-	// encoded batch of more than queue.MaxRequestBytes is uploaded and submitted by reference.
+	// encoded batch of more than Options.MaxRequestBytes is uploaded and submitted by reference.
 	MaxBatchBytes int64
 	// Linger is how long a message waits for others to share its batch; 5 ms unless set, negative
 	// for not at all. A batch does not wait while its lane is free and it is full.

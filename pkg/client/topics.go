@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"net/http"
 	"net/url"
@@ -148,4 +149,25 @@ func failed[T any](err error) iter.Seq2[T, error] {
 		var zero T
 		yield(zero, err)
 	}
+}
+
+// maxDocumentBytes bounds what is read of a description of the API.
+const maxDocumentBytes = 4 << 20
+
+// Document gives the OpenAPI document that the server serves, at most 4 MiB.
+func (c *Client) Document(ctx context.Context) (document []byte, err error) {
+	call := &call{op: "read API document", method: http.MethodGet, path: "/v1/openapi.yaml", accept: "*/*", repeatable: true}
+	call.read = func(resp *http.Response) error {
+		if document, err = readBounded(resp.Body, resp.ContentLength, maxDocumentBytes); err != nil {
+			return transportError(ctx, call.op, err)
+		}
+		if len(document) > maxDocumentBytes {
+			return malformed(call.op, fmt.Errorf("longer than %d bytes", maxDocumentBytes))
+		}
+		return nil
+	}
+	if _, err := c.do(ctx, call); err != nil {
+		return nil, err
+	}
+	return document, nil
 }

@@ -153,7 +153,8 @@ func (c *Client) put(parent context.Context, op string, place *wire.Upload, body
 	if resp.StatusCode >= 200 && resp.StatusCode <= 299 {
 		return nil
 	}
-	return c.errorAnswer(op, resp)
+	e, _ := c.errorAnswer(op, resp)
+	return e
 }
 
 func setPresigned(req *http.Request, headers map[string]string) {

@@ -132,7 +132,7 @@ func (a *app) bench(ctx context.Context, f benchFlags) (err error) {
 			return err
 		}
 		defer func() { err = errors.Join(err, stop()) }()
-		cfg.endpoint, cfg.token = server.URL(), ""
+		cfg.endpoint, cfg.auth = server.URL(), authNone
 		if !f.noDisk {
 			disk, err := bench.ProbeDisk(bench.DiskOptions{Dir: server.Dir(), SequentialBytes: 128 << 20, Each: 400 * time.Millisecond})
 			if err != nil {
@@ -141,7 +141,11 @@ func (a *app) bench(ctx context.Context, f benchFlags) (err error) {
 			report.Disk = &disk
 		}
 	}
-	c, err := client.New(cfg.endpoint, client.Options{Token: cfg.token, UserAgent: "spillway-bench/" + a.version})
+	options, err := cfg.clientOptions(ctx, "spillway-bench/"+a.version)
+	if err != nil {
+		return err
+	}
+	c, err := client.New(cfg.endpoint, options)
 	if err != nil {
 		return err
 	}

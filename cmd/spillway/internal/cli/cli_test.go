@@ -3,11 +3,13 @@ package cli
 import (
 	"bytes"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/spillway-mq/spillway/cmd/spillway/internal/demo"
+	"github.com/spillway-mq/spillway/cmd/spillway/internal/doctor"
 	"github.com/spillway-mq/spillway/cmd/spillway/internal/units"
 )
 
@@ -38,7 +40,7 @@ func TestConfigure(t *testing.T) {
 	lookup := func(name string) (string, bool) { v, ok := env[name]; return v, ok }
 	g := globals{output: outputJSON, timeout: units.NewDuration(time.Second)}
 	c, err := configure(g, lookup)
-	if err != nil || c != (config{"http://from.env:1", "secret", true, time.Second}) {
+	if err != nil || c != (config{endpoint: "http://from.env:1", auth: authToken, token: "secret", json: true, timeout: time.Second}) {
 		t.Errorf("%+v, %v", c, err)
 	}
 	g.endpoint = "http://from.flag:2"
@@ -77,5 +79,25 @@ func TestDemoViewDrawsOverItself(t *testing.T) {
 	}
 	if !strings.Contains(second, strings.Repeat("█", 50)) {
 		t.Errorf("the bar is not full: %q", second)
+	}
+}
+
+// TestPrintDiagnosis: what many findings have in common is said once, and nothing speaks to the terminal.
+func TestPrintDiagnosis(t *testing.T) {
+	var out bytes.Buffer
+	a := &app{Program: Program{Stdout: &out}}
+	err := a.printDiagnosis(&diagnosis{OK: 1, Fail: 1, Unknown: 2, Findings: []doctor.Finding{
+		{Check: "caller", Status: doctor.OK, Subject: "s", Message: "you"},
+		{Check: "table", Status: doctor.Unknown, Message: "not looked at", Fix: "name it"},
+		{Check: "bucket", Status: doctor.Unknown, Message: "not looked at", Fix: "name it"},
+		{Check: "api", Status: doctor.Fail, Subject: "url", Message: "says \x1b[1m", Fix: "look"},
+	}})
+	want := []string{"ok caller you", "unknown table not looked at", "unknown bucket not looked at", "fix: name it", "fail api url: says ·[1m", "fix: look", "1 ok, 0 to mind, 1 failed, 2 unknown"}
+	var got []string
+	for line := range strings.Lines(out.String()) {
+		got = append(got, strings.Join(strings.Fields(line), " "))
+	}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v\n%s\nwant %q", err, &out, want)
 	}
 }

@@ -43,16 +43,16 @@ func (a *app) completeSubscription(c *cobra.Command, words []string, prefix stri
 }
 
 func (a *app) complete(ctx context.Context, list func(context.Context, *connection) []string) ([]string, cobra.ShellCompDirective) {
-	s, err := a.connect()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	defer s.client.Close()
 	if ctx == nil {
 		ctx = context.Background()
 	}
 	ctx, cancel := context.WithTimeout(ctx, completeTimeout)
 	defer cancel()
+	s, err := a.connect(ctx)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	defer s.client.Close()
 	return list(ctx, s), cobra.ShellCompDirectiveNoFileComp
 }
 

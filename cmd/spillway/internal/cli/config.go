@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -18,28 +19,33 @@ import (
 const (
 	envEndpoint = "SPILLWAY_ENDPOINT"
 	envToken    = "SPILLWAY_TOKEN" // #nosec G101 -- the name of a variable
+	envAuth     = "SPILLWAY_AUTH"
 )
 
 const (
 	defaultListen   = "127.0.0.1:8080"
 	defaultEndpoint = "http://" + defaultListen
 	defaultTimeout  = 30 * time.Second
-	// maxTokenBytes is far above any token and far below what would hurt.
-	maxTokenBytes = 4096
+	// maxTokenBytes is what API Gateway takes of all headers together.
+	maxTokenBytes = 10240
 )
 
 // globals are the flags that every command has.
 type globals struct {
-	endpoint, tokenFile, output string
-	timeout                     units.Duration
+	endpoint, auth, tokenFile, output string
+	timeout                           units.Duration
 }
 
 // config is what flags and environment come to, validated.
 type config struct {
 	endpoint string
-	token    string
-	json     bool
-	timeout  time.Duration
+	// auth is one of the values of --auth, auto not among them.
+	auth string
+	// token is there whether auth sends it or not, as a server's own; tokenFile is where it is from, if
+	// from a file.
+	token, tokenFile string
+	json             bool
+	timeout          time.Duration
 }
 
 // configure validates the global flags and the environment; a flag wins.
@@ -67,16 +73,26 @@ func configure(g globals, lookup func(string) (string, bool)) (config, error) {
 	if c.timeout <= 0 {
 		return c, exit.Usagef("--timeout: must be above 0")
 	}
-	if g.tokenFile != "" {
-		c.token, err = readToken(g.tokenFile)
+	if err := c.findToken(g.tokenFile, lookup); err != nil {
 		return c, err
+	}
+	err = c.chooseAuth(g.auth, lookup)
+	return c, err
+}
+
+// findToken reads the token, if there is one.
+func (c *config) findToken(file string, lookup func(string) (string, bool)) (err error) {
+	if file != "" {
+		c.token, err = readToken(file)
+		c.tokenFile = file
+		return err
 	}
 	if v, ok := lookup(envToken); ok && v != "" {
 		if c.token, err = checkToken(v); err != nil {
-			return c, exit.Usagef("%s: %w", envToken, err)
+			return exit.Usagef("%s: %w", envToken, err)
 		}
 	}
-	return c, nil
+	return nil
 }
 
 // readToken reads a file that holds a token and nothing else but white space around it.
@@ -114,10 +130,12 @@ func checkToken(text string) (string, error) {
 }
 
 // newClient makes the SDK's client of the configured server.
-func (c config) newClient(version string) (*client.Client, error) {
-	return client.New(c.endpoint, client.Options{
-		Token: c.token, UserAgent: "spillway-cli/" + version,
-		// Three tries: a person waits for the answer, and "no server" should come soon.
-		Retry: client.RetryPolicy{Attempts: 3, AttemptTimeout: c.timeout},
-	})
+func (c *config) newClient(ctx context.Context, version string) (*client.Client, error) {
+	o, err := c.clientOptions(ctx, "spillway-cli/"+version)
+	if err != nil {
+		return nil, err
+	}
+	// Three tries: a person waits for the answer, and "no server" should come soon.
+	o.Retry = client.RetryPolicy{Attempts: 3, AttemptTimeout: c.timeout}
+	return client.New(c.endpoint, o)
 }

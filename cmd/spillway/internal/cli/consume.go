@@ -113,7 +113,7 @@ func (a *app) consume(ctx context.Context, topic, subscription string, f consume
 	if err := f.check(); err != nil {
 		return err
 	}
-	s, err := a.connect()
+	s, err := a.connect(ctx)
 	if err != nil {
 		return err
 	}

@@ -137,7 +137,7 @@ func (a *app) produce(ctx context.Context, words []string, f produceFlags) error
 	if err != nil {
 		return err
 	}
-	s, err := a.connect()
+	s, err := a.connect(ctx)
 	if err != nil {
 		return err
 	}

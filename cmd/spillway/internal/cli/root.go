@@ -108,7 +108,8 @@ func (a *app) root() *cobra.Command {
 
 Start a server with "spillway serve", or watch one at work with "spillway demo".
 
-Environment: SPILLWAY_ENDPOINT stands in for --endpoint, SPILLWAY_TOKEN for --token-file.
+Environment: SPILLWAY_ENDPOINT stands in for --endpoint, SPILLWAY_TOKEN for --token-file,
+SPILLWAY_AUTH for --auth. The URL of an AWS API Gateway is called with your AWS credentials.
 Durations are 90, 30s, 5m, 2h or 7d; sizes 4096, 64KiB or 10MB.
 
 ` + exit.Help,
@@ -118,6 +119,7 @@ Durations are 90, 30s, 5m, 2h or 7d; sizes 4096, 64KiB or 10MB.
 	a.globals.timeout = units.NewDuration(defaultTimeout)
 	f := root.PersistentFlags()
 	f.StringVar(&a.globals.endpoint, "endpoint", "", "the server's `URL` (default "+defaultEndpoint+")")
+	f.StringVar(&a.globals.auth, "auth", "", "`how` calls say who makes them: iam (AWS credentials), token, none or auto (default auto)")
 	f.StringVar(&a.globals.tokenFile, "token-file", "", "`file` with the bearer token")
 	f.StringVarP(&a.globals.output, "output", "o", outputTable, "`format` of answers: json or table")
 	f.Var(&a.globals.timeout, "timeout", "how long one call may take")
@@ -137,7 +139,7 @@ Durations are 90, 30s, 5m, 2h or 7d; sizes 4096, 64KiB or 10MB.
 	}
 	add("run", a.serveCommand(), a.demoCommand(), a.benchCommand())
 	add("messages", a.produceCommand(), a.consumeCommand(), a.peekCommand(), a.delayedCommand())
-	add("manage", a.topicCommand(), a.subscriptionCommand(), a.segmentsCommand())
+	add("manage", a.topicCommand(), a.subscriptionCommand(), a.segmentsCommand(), a.doctorCommand())
 	root.AddCommand(a.versionCommand(), &cobra.Command{
 		Use: "exit-codes", Short: "The exit codes and what they mean", Long: exit.Help,
 	})
@@ -192,12 +194,12 @@ type connection struct {
 	client *client.Client
 }
 
-func (a *app) connect() (*connection, error) {
+func (a *app) connect(ctx context.Context) (*connection, error) {
 	c, err := configure(a.globals, a.LookupEnv)
 	if err != nil {
 		return nil, err
 	}
-	cl, err := c.newClient(a.version)
+	cl, err := c.newClient(ctx, a.version)
 	if err != nil {
 		return nil, err
 	}
@@ -206,7 +208,7 @@ func (a *app) connect() (*connection, error) {
 
 // call runs a command that is one or a few calls, within --timeout.
 func (a *app) call(ctx context.Context, do func(context.Context, *connection) error) error {
-	s, err := a.connect()
+	s, err := a.connect(ctx)
 	if err != nil {
 		return err
 	}

@@ -156,6 +156,10 @@ func Line(err error, endpoint string) string {
 			line += " (see: " + usage.Command + " --help)"
 		}
 		return line
+	case credentialsLine(err) != "":
+		return credentialsLine(err)
+	case unreachable(err) && strings.HasPrefix(endpoint, "https://"):
+		return fmt.Sprintf("no server at %s : see that the name is right, and the network", endpoint)
 	case unreachable(err) && endpoint != "":
 		return fmt.Sprintf("no server at %s : start one with: spillway serve", endpoint)
 	case errors.Is(err, context.DeadlineExceeded):
@@ -181,6 +185,8 @@ func Line(err error, endpoint string) string {
 		line += fmt.Sprintf(" (limit %v)", e.Limit)
 	}
 	switch hint := hintOf(e.APICode()); {
+	case api != nil && api.Advice != "":
+		line += "; " + api.Advice
 	case hint != "":
 		line += "; " + hint
 	case api != nil && api.Retryable && api.Code != queue.CodeTooManyInFlight:
@@ -212,6 +218,8 @@ func hintOf(c queue.Code) string {
 		return "see its config with: spillway subscription show TOPIC NAME"
 	case queue.CodeUnauthorized:
 		return "give the server's token with --token-file FILE or in SPILLWAY_TOKEN"
+	case queue.CodeForbidden:
+		return "an API Gateway with IAM authorization is called with --auth iam"
 	default:
 		return ""
 	}

@@ -11,8 +11,17 @@ import (
 	"testing"
 
 	"github.com/spillway-mq/spillway/cmd/spillway/internal/exit"
+	"github.com/spillway-mq/spillway/pkg/client"
+	"github.com/spillway-mq/spillway/pkg/client/sigv4"
 	"github.com/spillway-mq/spillway/pkg/queue"
 )
+
+func noCredentials(text string) error {
+	return &queue.Error{
+		Op: "show topic", Kind: queue.KindDenied, Code: queue.CodeUnauthorized, Message: "the call cannot be signed",
+		Err: &sigv4.CredentialsError{Err: errors.New(text)},
+	}
+}
 
 func TestCodesAndLines(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
@@ -38,6 +47,14 @@ func TestCodesAndLines(t *testing.T) {
 		{"sealed", &queue.Error{Kind: queue.KindSealed}, exit.Conflict, ""},
 		{"invalid", queue.Invalid("ttl", 7, "is wrong"), exit.Usage, "ttl: is wrong (limit 7)"},
 		{"denied", &queue.Error{Kind: queue.KindDenied, Code: queue.CodeUnauthorized}, exit.Failure, "--token-file"},
+		{"forbidden", &client.APIError{Op: "show topic", Status: 403, Code: queue.CodeForbidden, Message: "no"}, exit.Failure, "--auth iam"},
+		{
+			"refused, with advice", &client.APIError{Op: "show topic", Status: 403, Code: queue.CodeForbidden, Message: "no", Advice: "set the clock"},
+			exit.Failure, "(forbidden); set the clock",
+		},
+		{"no credentials", noCredentials("no EC2 IMDS role found, operation error ec2imds: GetMetadata, canceled"), exit.Failure, "set AWS_PROFILE"},
+		{"an ended session", noCredentials("the SSO session has expired or is invalid"), exit.Failure, "aws sso login"},
+		{"credentials that are odd", noCredentials("process\nended"), exit.Failure, "no AWS credentials: process ended"},
 		{"partial", &exit.PartialError{Failed: 2, Total: 5, What: "produced"}, exit.Partial, "2 of 5 messages were not produced"},
 		{"interrupted", fmt.Errorf("x: %w", exit.ErrInterrupted), exit.Interrupted, ""},
 		{"silent", &exit.SilentError{Code: exit.Partial}, exit.Partial, ""},
