@@ -160,6 +160,7 @@ func (d *Door) do(r *http.Request) (rec *httptest.ResponseRecorder, ok bool) {
 		_, _ = rec.WriteString(o.body)
 		return rec, true
 	case hang:
+		_, _ = io.Copy(io.Discard, r.Body) // net/http looks after the caller only once the body has come
 		<-r.Context().Done()
 		return rec, false
 	case lose:
