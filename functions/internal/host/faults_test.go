@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -220,6 +221,33 @@ func TestStoreFailsForAMinute(t *testing.T) {
 	}
 }
 
+// TestTimeIsUp: whatever the call, a table that does not answer is not the caller's fault, and nobody says that
+// nothing was changed who cannot know.
+func TestTimeIsUp(t *testing.T) {
+	for _, c := range []struct {
+		method, path, body string
+		codes              []queue.Code
+	}{
+		{"GET", "/v1/topics", "", []queue.Code{queue.CodeUnavailable}},
+		{"GET", "/v1/topics/t", "", []queue.Code{queue.CodeUnavailable}},
+		{"PATCH", "/v1/topics/t", `{"default_ttl":60}`, []queue.Code{queue.CodeUnavailable, queue.CodeOutcomeUnknown}},
+		{"PUT", "/v1/topics/new", `{}`, []queue.Code{queue.CodeUnavailable, queue.CodeOutcomeUnknown}},
+		{"DELETE", "/v1/topics/t/subscriptions/s", "", []queue.Code{queue.CodeUnavailable, queue.CodeOutcomeUnknown}},
+		{"POST", "/v1/topics/t/subscriptions/s/claims", `{"wait":20}`, []queue.Code{queue.CodeUnavailable, queue.CodeOutcomeUnknown}},
+	} {
+		t.Run(c.method+c.path, func(t *testing.T) {
+			simulated(t, func(r *rig) {
+				r.Host = r.another(cloudtest.Table, cloudtest.Bucket) // nothing is in its caches
+				r.Dynamo.Set(func(int, *http.Request) cloudtest.Outcome { return cloudtest.Hang })
+				a := r.call(c.method, c.path, c.body)
+				if e := errorOf(a); a.StatusCode != http.StatusServiceUnavailable || !slices.Contains(c.codes, e.Code) || !e.Retryable || a.Headers["Retry-After"] == "" {
+					t.Errorf("%d %s %v", a.StatusCode, a.Body, a.Headers)
+				}
+			})
+		})
+	}
+}
+
 // TestEachAnswerLost: whichever of a call's requests loses its answer, or is the last before the process ends, the
 // client's retry under the same sequence gives one message.
 func TestEachAnswerLost(t *testing.T) {
@@ -319,6 +347,9 @@ func TestWrongDeployment(t *testing.T) {
 				}
 				if strings.Contains(a.Body, cloudtest.Table) || strings.Contains(a.Body, "goroutine") {
 					t.Errorf("the answer tells too much: %s", a.Body)
+				}
+				if !strings.Contains(r.log.String(), `"Faults":1`) {
+					t.Error("no metric tells of a fault")
 				}
 				if !strings.Contains(r.log.String(), c.log) {
 					t.Errorf("the log does not say %q:\n%s", c.log, r.log)
