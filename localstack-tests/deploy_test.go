@@ -33,7 +33,7 @@ func newWorkshop(t *testing.T) *workshop {
 	}
 	w := &workshop{endpoint: newEndpoint(t), root: root, dir: t.TempDir()}
 	w.command(t, 5*time.Minute, "go", "run", "./tools/functions", "-arch", runtime.GOARCH, "-starts", "0", "-out", w.code())
-	w.cdk(t, "bootstrap", "aws://"+account+"/"+region)
+	w.cdk(t, "bootstrap", "aws://"+account+"/"+region, "-c", "code="+w.code())
 	return w
 }
 

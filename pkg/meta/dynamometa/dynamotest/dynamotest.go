@@ -1,5 +1,9 @@
 // Package dynamotest is a DynamoDB for tests, in process: minidyn, made to do as the real one does where it does
-// not. Requests' signatures, tables' limits and throughput are not looked at. Nothing shipped imports it.
+// not.
+//
+// Invariants: what a transaction refused left no trace; a token is carried out once.
+//
+// Non-goals: signatures, rights, limits of size and throughput, streams. Nothing shipped imports it.
 package dynamotest
 
 import (
