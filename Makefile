@@ -58,6 +58,11 @@ test-s3: ## run the S3 driver's conformance suite against versitygw, installed b
 	@tools/versitygw
 	@SPILLWAY_S3_STRICT=1 go test $(TESTFLAGS) ./pkg/blob/s3blob/...
 
+.PHONY: test-rie
+test-rie: ## hold the built functions against Lambda's Runtime API, emulated by aws-lambda-rie (tools/rie installs it)
+	@tools/rie
+	@go test -tags rie -count=1 -timeout 10m $(TESTFLAGS) ./functions/contract
+
 .PHONY: test-aws
 test-aws: need-node ## deploy to an emulator of AWS and test it from outside; to AWS_ENDPOINT_URL, or one started by tools/ministack
 	@run=(); if [ -z "$${AWS_ENDPOINT_URL:-}" ]; then run=(tools/ministack with); fi; \
@@ -75,6 +80,7 @@ check: vet fmt-check lint tidy-check generate-check ## all static checks
 vet: ## go vet
 	@go vet ./...
 	@go vet -tags localstack ./localstack-tests/...
+	@go vet -tags rie ./functions/contract
 
 .PHONY: lint
 lint: tools-lint ## golangci-lint, with the rules of .golangci.yml

@@ -112,7 +112,7 @@ func schedules(t *testing.T, d *deployment) {
 }
 
 // sideBySide: a second deployment shares nothing with the first.
-func sideBySide(t *testing.T, w *workshop, one *deployment) {
+func sideBySide(t *testing.T, w *workshop, one *deployment) *deployment {
 	two := w.deploy(t, "SpillwayTwo")
 	if two.TableName == one.TableName || two.BucketName == one.BucketName || two.api == one.api {
 		t.Fatalf("shared: %+v, %+v", one, two)
@@ -138,6 +138,7 @@ func sideBySide(t *testing.T, w *workshop, one *deployment) {
 		}
 		d.ack(t, "shared", got...)
 	}
+	return two
 }
 
 // redeployed: all that was there before is there after a change of every function.

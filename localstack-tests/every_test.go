@@ -2,7 +2,10 @@
 
 package localstack
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // everyCall makes each call of the API that the other parts do not, once, with success: its route is there, leads to
 // the function that knows it, and that function has the rights.
@@ -23,13 +26,16 @@ func everyCall(t *testing.T, d *deployment) {
 		body         any
 	}{
 		{"GET", "/v1/topics?prefix=ev&limit=5", nil},
-		{"PATCH", topic, object{"max_message_bytes": 1000, "default_ttl": 3600}},
+		{"PATCH", topic, object{"max_message_bytes": 100000, "default_ttl": 3600}},
 		{"GET", topic + "/messages/" + delayed[1].ID, nil},
 		{"GET", topic + "/messages?include_delayed=true", nil},
 		{"GET", topic + "/segments/" + segments.Segments[0].ID + "/records?offset=0&limit=5", nil},
 		{"GET", topic + "/delayed?limit=5", nil},
 		{"GET", topic + "/delayed/" + delayed[0].DelayedID, nil},
 		{"PATCH", topic + "/delayed/" + delayed[0].DelayedID, object{"body": "edited", "delay": 800}},
+		// A body that becomes an object, and headers that want its bytes read.
+		{"PATCH", topic + "/delayed/" + delayed[0].DelayedID, object{"body": strings.Repeat("long ", 4000), "delay": 700}},
+		{"PATCH", topic + "/delayed/" + delayed[0].DelayedID, object{"headers": object{"h": "1"}}},
 		{"DELETE", topic + "/delayed/" + delayed[0].DelayedID, nil},
 		{"GET", topic + "/subscriptions", nil},
 		{"GET", topic + "/subscriptions/s", nil},

@@ -29,6 +29,8 @@ func TestDeployed(t *testing.T) {
 		"limits":           limits,
 		"every call":       everyCall,
 		"the API document": document,
+		"bodies":           bodies,
+		"bad credentials":  badCredentials,
 	} {
 		t.Run(name, func(t *testing.T) { part(t, one) })
 	}
@@ -36,9 +38,21 @@ func TestDeployed(t *testing.T) {
 	for name, part := range map[string]func(*testing.T, *program){"formats": formats, "commands": commands, "refusals": refusals} {
 		t.Run("the program, "+name, func(t *testing.T) { part(t, p) })
 	}
+	// One after another: each changes a function's settings for its time.
+	t.Run("a store that refuses", func(t *testing.T) { storeRefuses(t, one) })
+	t.Run("killed in mid-call", func(t *testing.T) { killedInMidCall(t, one) })
+	t.Run("consumer killed", func(t *testing.T) { consumerKilled(t, one) })
+	t.Run("wrong settings", func(t *testing.T) { wrongSettings(t, one) })
 	t.Run("schedules", func(t *testing.T) { schedules(t, one) })
 	t.Run("the doctor", func(t *testing.T) { doctor(t, p, one) })
-	t.Run("side by side", func(t *testing.T) { sideBySide(t, w, one) })
+	var two *deployment
+	t.Run("side by side", func(t *testing.T) { two = sideBySide(t, w, one) })
+	t.Run("destroyed", func(t *testing.T) {
+		if two == nil {
+			t.Fatal("there is no second deployment")
+		}
+		destroyed(t, w, two)
+	})
 	t.Run("redeployed", func(t *testing.T) { redeployed(t, w, one) })
 }
 

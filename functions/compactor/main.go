@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"os"
 
 	"github.com/aws/aws-lambda-go/lambda"
@@ -13,5 +12,5 @@ import (
 
 func main() {
 	config := host.Must(host.FromEnvironment("compactor", os.Getenv))
-	lambda.Start(host.Must(host.Open(context.Background(), config, os.Stdout)).Compact)
+	lambda.Start(host.Must(host.Open(config, os.Stdout)).Compact)
 }

@@ -17,7 +17,7 @@ import (
 
 func main() {
 	config := host.Must(host.FromEnvironment("leader", os.Getenv))
-	lambda.Start(leader{host.Must(host.Open(context.Background(), config, os.Stdout))}.handle)
+	lambda.Start(leader{host.Must(host.Open(config, os.Stdout))}.handle)
 }
 
 type leader struct{ *host.Host }

@@ -13,7 +13,7 @@ import (
 
 // descriptions say in the console what a function is for.
 var descriptions = map[Function]string{
-	Produce:   "Spillway: accepts messages and references, and presigns uploads",
+	Produce:   "Spillway: accepts messages and references, presigns uploads, edits delayed messages",
 	Consume:   "Spillway: claims, acks, reads, subscriptions and delayed messages",
 	Leader:    "Spillway: topics, and once a minute scaling and promotion",
 	Compactor: "Spillway: merges batches and deletes what nothing refers to",
@@ -50,7 +50,6 @@ func (s *Spillway) addFunction(f Function) awslambda.Function {
 			"SPILLWAY_TABLE":     s.Table.TableName(),
 			"SPILLWAY_BUCKET":    s.Bucket.BucketName(),
 			"SPILLWAY_LOG_LEVEL": jsii.String(s.props.LogLevel),
-			"SPILLWAY_AUTH":      jsii.String(s.auth()),
 		},
 	}
 	if s.props.Architecture == AMD64 {

@@ -102,7 +102,6 @@ func testFunctions(t *testing.T, tpl *template) {
 			"LoggingConfig.LogFormat": "JSON", "TracingConfig": nil, "VpcConfig": nil,
 			"ReservedConcurrentExecutions":             nil,
 			"Environment.Variables.SPILLWAY_LOG_LEVEL": "info",
-			"Environment.Variables.SPILLWAY_AUTH":      "iam",
 			"Environment.Variables.SPILLWAY_TABLE.Ref": tpl.one(t, "AWS::DynamoDB::Table", "").ID, "Environment.Variables.SPILLWAY_BUCKET.Ref": tpl.one(t, "AWS::S3::Bucket", "").ID,
 		}
 		if f == spillway.Compactor {
@@ -132,11 +131,22 @@ func testRoutes(t *testing.T, tpl *template) {
 			owners[key] = f
 		}
 	}
+	handled := make(map[string]bool)
 	for _, r := range httpapi.Routes() {
 		key := r.Method + " " + r.Pattern
+		handled[key] = true
 		if owners[key] == "" && r.Pattern != "/metrics" { // the local server's
 			t.Errorf("no function answers %s", key)
 		}
+	}
+	for key, f := range owners {
+		if !handled[key] {
+			t.Errorf("%s leads to %s, whose handler does not know it", key, f)
+		}
+	}
+	// What writes a body needs the right to put an object, which consume must not have.
+	if f := owners["PATCH /v1/topics/{topic}/delayed/{id}"]; f != spillway.Produce {
+		t.Errorf("an edit of a delayed message leads to %s", f)
 	}
 	routes := tpl.all("AWS::ApiGatewayV2::Route")
 	if len(routes) != len(owners) {
@@ -274,7 +284,7 @@ func TestOptions(t *testing.T) {
 	tpl.one(t, "Custom::S3AutoDeleteObjects", "")
 	want(t, function(t, tpl, spillway.Leader), map[string]any{
 		"MemorySize": 300, "Timeout": 50, "ReservedConcurrentExecutions": 1, "Architectures": []any{"x86_64"}, "TracingConfig.Mode": "Active",
-		"Environment.Variables.SPILLWAY_AUTH": "jwt", "Environment.Variables.SPILLWAY_LOG_LEVEL": "debug",
+		"Environment.Variables.SPILLWAY_LOG_LEVEL": "debug",
 	})
 	want(t, function(t, tpl, spillway.Compactor), map[string]any{"ReservedConcurrentExecutions": nil})
 	authorizer := tpl.one(t, "AWS::ApiGatewayV2::Authorizer", "")

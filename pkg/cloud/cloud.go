@@ -54,9 +54,19 @@ const (
 	connections = 256
 )
 
-// Open prepares the stores of a deployment. Errors: Invalid for a config that names none; Denied where
-// no credentials can be found.
+// Open prepares the stores of a deployment with the credentials, the region and the endpoints that AWS programs
+// usually take. Errors: those of New; Denied where no configuration can be loaded.
 func Open(ctx context.Context, c Config) (*Stores, error) {
+	cfg, err := config.LoadDefaultConfig(ctx, config.WithHTTPClient(HTTPClient()))
+	if err != nil {
+		return nil, &queue.Error{Op: "load AWS configuration", Kind: queue.KindDenied, Code: queue.CodeUnauthorized, Err: err}
+	}
+	return New(cfg, c)
+}
+
+// New prepares the stores of a deployment on a configuration that the caller made; its HTTPClient should be
+// HTTPClient's, its retries are set here. Errors: Invalid for a Config that names none, or is out of range.
+func New(cfg aws.Config, c Config) (*Stores, error) {
 	switch {
 	case c.Table == "":
 		return nil, queue.Invalid("table", nil, "is empty")
@@ -67,20 +77,21 @@ func Open(ctx context.Context, c Config) (*Stores, error) {
 	case c.Attempts < 1 || c.Attempts > maxAttempts:
 		return nil, queue.Invalid("attempts", maxAttempts, "must be 1 to %d", maxAttempts)
 	}
-	client := awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
-		t.MaxIdleConnsPerHost = connections
-		t.ResponseHeaderTimeout = answerTimeout
-	}).WithTimeout(0)
-	cfg, err := config.LoadDefaultConfig(ctx,
-		config.WithHTTPClient(client), config.WithRetryMaxAttempts(c.Attempts))
-	if err != nil {
-		return nil, &queue.Error{Op: "load AWS configuration", Kind: queue.KindDenied, Code: queue.CodeUnauthorized, Err: err}
-	}
+	cfg.RetryMaxAttempts = c.Attempts
 	objects, err := s3blob.New(s3.NewFromConfig(cfg, pathStyle(cfg)), c.Bucket, s3blob.Options{})
 	if err != nil {
 		return nil, err
 	}
 	return &Stores{Meta: dynamometa.New(dynamodb.NewFromConfig(cfg), c.Table, dynamometa.Options{}), Blob: objects}, nil
+}
+
+// HTTPClient makes the client that the stores send by: many connections to one host, and a bound on the wait for
+// an answer to begin. Nothing is sent.
+func HTTPClient() *awshttp.BuildableClient {
+	return awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
+		t.MaxIdleConnsPerHost = connections
+		t.ResponseHeaderTimeout = answerTimeout
+	}).WithTimeout(0)
 }
 
 // pathStyle puts the bucket into the path where the endpoint is an address or a name of this machine: those

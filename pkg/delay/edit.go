@@ -105,14 +105,14 @@ func (s *Service) edit(ctx context.Context, m *topics.Map, id queue.DelayedID, p
 	var ops []meta.Op
 	switch {
 	case p.entry.Home == nil:
-		ops = append(ops, s.takeOut(p), put, meta.Put{Record: forward, If: meta.Absent(), Version: meta.NewVersion(s.IDs)})
+		ops = append(ops, s.moveOut(p), put, meta.Put{Record: forward, If: meta.Absent(), Version: meta.NewVersion(s.IDs)})
 	case next.Visible == p.entry.Visible:
 		next.ID = p.entry.ID
 		put.If = meta.At(p.version)
 		ops = append(ops, put)
 	default:
 		// The forward needs no condition: who changes it changes the entry in the same transaction.
-		ops = append(ops, s.takeOut(p), put, meta.Put{Record: forward, Version: meta.NewVersion(s.IDs)})
+		ops = append(ops, s.moveOut(p), put, meta.Put{Record: forward, Version: meta.NewVersion(s.IDs)})
 	}
 	if old := refOf(p.entry, int(p.index), 1); next.Ref.Object != old.Object {
 		ops = append(ops, meta.PutDrop(s.Clock.Millis(), s.IDs, old.Owned()))
@@ -141,8 +141,18 @@ func (s *Service) takeOut(p place) meta.Op {
 	if len(p.entry.Gone)+1 >= len(p.entry.Slots) {
 		return meta.Delete{Key: p.entry.Key(), If: meta.At(p.version), Kind: p.entry.Kind()}
 	}
+	return s.moveOut(p)
+}
+
+// moveOut marks a message as gone from its entry. An entry of which nothing is left stays, as a husk, until it is
+// due and a promotion deletes it: so an edit deletes nothing, and may be made by a process that has no right to. A
+// husk is no message's second place any more, so its promotion leaves the forward alone.
+func (s *Service) moveOut(p place) meta.Op {
 	rest := *p.entry
 	rest.Gone = withGone(rest.Gone, p.index)
+	if len(rest.Gone) >= len(rest.Slots) {
+		rest.Home = nil
+	}
 	return meta.Put{Record: &rest, If: meta.At(p.version), Version: meta.NewVersion(s.IDs)}
 }
 

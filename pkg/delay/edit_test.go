@@ -2,6 +2,7 @@ package delay
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -91,10 +92,65 @@ func TestEdit(t *testing.T) {
 			if _, _, err := r.PromoteAll(t.Context()); err != nil {
 				t.Error(err)
 			}
-			if got := bodies(r.contents(t)); len(got) != 3 || r.forwards(t) != 0 || r.entries(t) != 0 {
-				t.Errorf("%.40v, %d forwards, %d entries left", got, r.forwards(t), r.entries(t))
+			if got := bodies(r.contents(t)); len(got) != 3 || r.forwards(t) != 0 || r.index(t) != 0 {
+				t.Errorf("%.40v, %d forwards, %d entries left", got, r.forwards(t), r.index(t))
 			}
 		})
+	}
+}
+
+// putsOnly is a store for a process that has no right to delete.
+type putsOnly struct {
+	meta.Store
+	t *testing.T
+}
+
+func (p putsOnly) Transact(ctx context.Context, ops []meta.Op) ([]meta.Result, error) {
+	for _, op := range ops {
+		if _, ok := op.(meta.Delete); ok {
+			p.t.Errorf("an edit deletes %v", op.Target())
+		}
+	}
+	return p.Store.Transact(ctx, ops)
+}
+
+// TestEditDeletesNothing: in AWS edits are made by the function that may not. What an edit leaves behind holds no
+// message, is not waited for, and goes when it is due.
+func TestEditDeletesNothing(t *testing.T) {
+	r := newRig(t, delayedTopic(1))
+	id := r.put(t, group{visible: r.in(60), name: "a"})[0]
+	s := r.on(putsOnly{r.store, t}, r.blobs)
+	for _, e := range []Edit{
+		{Delay: ptr(20 * time.Second)},
+		{Body: ptr([]byte("b")), Delay: ptr(30 * time.Second)},
+		{Delay: ptr(10 * time.Second)},
+		{Delay: ptr(50 * time.Second), Headers: &map[string]string{"h": "1"}},
+	} {
+		if _, err := s.Edit(t.Context(), topicName, id, e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, _, err := r.Count(t.Context(), topicName, 10); err != nil || n != 1 || r.index(t) != 5 {
+		t.Errorf("%d wait in %d entries, %v", n, r.index(t), err)
+	}
+	r.pass(15 * time.Second)
+	if n, next := r.promote(t); n != 0 || next != r.in(35) {
+		t.Errorf("promoted %d, next %v", n, next)
+	}
+	if m, err := r.Get(t.Context(), topicName, id); err != nil || string(m.Body) != "b" || r.index(t) != 4 {
+		t.Errorf("%+v, %v, %d entries", m, err, r.index(t))
+	}
+	r.pass(40 * time.Second)
+	if n, next := r.promote(t); n != 1 || next != 0 {
+		t.Errorf("promoted %d, next %v", n, next)
+	}
+	wantCode(t, r.Cancel(t.Context(), topicName, id), queue.CodeAlreadyPromoted)
+	r.pass(2 * time.Minute)
+	if _, _, err := r.PromoteAll(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if got := bodies(r.contents(t)); !slices.Equal(got, []string{"b"}) || r.index(t) != 0 || r.forwards(t) != 0 {
+		t.Errorf("%v, %d entries, %d forwards", got, r.index(t), r.forwards(t))
 	}
 }
 

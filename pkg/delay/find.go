@@ -52,7 +52,7 @@ func (s *Service) find(ctx context.Context, m *topics.Map, id queue.DelayedID) (
 		if err != nil {
 			return place{}, err
 		}
-		if moved != nil {
+		if moved != nil && !isGone(moved, 0) { // else it has just been moved on
 			return place{moved, version, 0}, nil
 		}
 	}

@@ -85,6 +85,9 @@ func (p *promotion) split(items []meta.Item) (due []*waiting, next queue.Millis)
 			continue
 		}
 		if d.Visible > p.now {
+			if len(d.Gone) >= len(d.Slots) {
+				continue // a husk: nobody waits for it
+			}
 			return due, d.Visible
 		}
 		if len(d.Slots) != int(d.Ref.Count) {

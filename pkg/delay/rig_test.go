@@ -321,7 +321,23 @@ func (r *rig) records(t tester, pk string) int {
 }
 
 func (r *rig) forwards(t tester) int { return r.records(t, meta.ForwardPK(r.open(t).ID())) }
-func (r *rig) entries(t tester) int  { return r.records(t, meta.DelayedPK(r.open(t).ID(), shard)) }
+
+// index counts the entries of the index, husks too; entries those that hold a message.
+func (r *rig) index(t tester) int { return r.records(t, meta.DelayedPK(r.open(t).ID(), shard)) }
+
+func (r *rig) entries(t tester) (n int) {
+	t.Helper()
+	page, err := r.store.Query(background(), meta.Range{PK: meta.DelayedPK(r.open(t).ID(), shard), Limit: meta.MaxQueryLimit})
+	if err != nil || page.More {
+		t.Fatalf("query the index: %v", err)
+	}
+	for _, item := range page.Items {
+		if d, ok := item.Record.(*meta.Delayed); ok && len(d.Gone) < len(d.Slots) {
+			n++
+		}
+	}
+	return n
+}
 
 func wantCode(t *testing.T, err error, code queue.Code) {
 	t.Helper()

@@ -110,8 +110,10 @@ type Observation struct {
 	Method string
 	Status int
 	// Code is the error's; empty for a success.
-	Code     queue.Code
-	Duration time.Duration
+	Code queue.Code
+	// EntryFault: the call succeeded as a whole, but one of its entries failed by a fault of the server.
+	EntryFault bool
+	Duration   time.Duration
 	// Received and Sent are the bytes of the bodies.
 	Received, Sent int64
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spillway-mq/spillway/pkg/httpapi/wire"
+	"github.com/spillway-mq/spillway/pkg/produce"
 	"github.com/spillway-mq/spillway/pkg/queue"
 )
 
@@ -35,7 +36,9 @@ type answer struct {
 	sent     int64
 	code     queue.Code
 	err      error
-	started  bool
+	// entry is the first fault of the server among the entries of a call that succeeded as a whole.
+	entry   error
+	started bool
 	// cut: what was sent is not whole.
 	cut bool
 }
@@ -109,7 +112,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, original *http.Request) {
 		abort := s.recovered(a, r, recover())
 		s.record(a, r, Observation{
 			Route: routeName(pattern), Method: r.Method, Status: a.status, Code: a.code,
-			Duration: s.Clock().Sub(start), Received: body.n, Sent: a.sent,
+			Duration: s.Clock().Sub(start), Received: body.n, Sent: a.sent, EntryFault: a.entry != nil,
 		})
 		if abort {
 			panic(http.ErrAbortHandler)
@@ -179,6 +182,9 @@ func (s *server) recovered(a *answer, r *http.Request, p any) (abort bool) {
 // fail answers with the error form. Of an answer that has begun nothing can be taken back.
 func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	err = canceledOr(r.Context(), err)
+	if queue.Is(err, queue.KindCanceled) && errors.Is(r.Context().Err(), context.DeadlineExceeded) {
+		err = outOfTime(r.Method, err)
+	}
 	e := wire.ErrorOf(err)
 	if a, ok := w.(*answer); ok {
 		a.code, a.err = e.Code, err
@@ -203,6 +209,16 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	_ = writeBody(w, status, wire.MediaTypeJSON, buf)
 }
 
+// outOfTime is what a call ends with whose own time was up: not the caller went away, but a store did not answer.
+// Of a call that changes something nobody knows then how far it came.
+func outOfTime(method string, err error) error {
+	e := &queue.Error{Op: "serve", Kind: queue.KindOutcomeUnknown, Message: "the call's time was up before a store answered; it may have taken effect", Err: err}
+	if method == http.MethodGet || method == http.MethodHead {
+		e.Kind, e.Message = queue.KindUnavailable, "the call's time was up before a store answered"
+	}
+	return e
+}
+
 // canceledOr gives the plain errors of a context the kind that they have here.
 func canceledOr(ctx context.Context, err error) error {
 	var e *queue.Error
@@ -225,7 +241,7 @@ func retryAfter(err error) string {
 func (s *server) record(a *answer, r *http.Request, o Observation) {
 	level := slog.LevelDebug
 	switch {
-	case o.Status >= http.StatusInternalServerError:
+	case o.Status >= http.StatusInternalServerError, o.EntryFault:
 		level = slog.LevelError
 	case o.Status >= http.StatusBadRequest && o.Code != queue.CodeCanceled:
 		level = slog.LevelInfo
@@ -251,7 +267,25 @@ func (s *server) record(a *answer, r *http.Request, o Observation) {
 	if a.err != nil {
 		attrs = append(attrs, slog.String("error", a.err.Error()))
 	}
+	if a.entry != nil {
+		attrs = append(attrs, slog.String("entry_code", string(queue.CodeOf(a.entry))), slog.String("entry_error", a.entry.Error()))
+	}
 	s.Logger.LogAttrs(context.WithoutCancel(r.Context()), level, "call", attrs...)
+}
+
+// noteEntry remembers what one entry of a call ended with, if that is a fault of the server: the call's answer is
+// 200, and neither log nor metrics would tell.
+func noteEntry(w http.ResponseWriter, err error) {
+	a, ok := w.(*answer)
+	if ok && err != nil && a.entry == nil && queue.CodeOf(err).Status() >= http.StatusInternalServerError {
+		a.entry = err
+	}
+}
+
+func noteRuns(w http.ResponseWriter, given produce.Answer) {
+	for i := range given.Runs {
+		noteEntry(w, given.Runs[i].Err)
+	}
 }
 
 // writeBody sends a whole body.

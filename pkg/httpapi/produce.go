@@ -58,6 +58,7 @@ func (s *server) produce(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	noteRuns(w, given)
 	results, err := resultsOf(given, "messages", len(in.Messages))
 	if err != nil {
 		return err
@@ -79,6 +80,7 @@ func (s *server) produceBatch(w http.ResponseWriter, r *http.Request, topic stri
 	if err != nil {
 		return err
 	}
+	noteRuns(w, given)
 	out := wire.RunsAnswer{Runs: make([]wire.Run, len(given.Runs))}
 	for i := range given.Runs {
 		out.Runs[i] = runOf(&given.Runs[i])
@@ -399,6 +401,7 @@ func (s *server) submitReferences(w http.ResponseWriter, r *http.Request) error 
 	if err != nil {
 		return err
 	}
+	noteRuns(w, given)
 	results, err := resultsOf(given, "references", 0)
 	if err != nil {
 		return err

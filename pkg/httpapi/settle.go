@@ -103,6 +103,7 @@ func (s *server) each(w http.ResponseWriter, texts []string, do func([]queue.Rec
 		}
 		for i, err := range errs {
 			if err != nil {
+				noteEntry(w, err)
 				out.Results[places[i]].Error = wire.ErrorOf(err)
 			} else {
 				out.Results[places[i]].OK = true

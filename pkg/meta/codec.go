@@ -107,7 +107,7 @@ func decodeFrame(key Key, data []byte) (Record, error) {
 		return nil, errors.New("checksum does not match")
 	}
 	if data[1] != codecVersion {
-		return nil, fmt.Errorf("codec version %d is not known", data[1])
+		return nil, fmt.Errorf("codec version %d is not known: another version of Spillway wrote the store; run that one, or newer", data[1])
 	}
 	rec, err := decodeBody(Kind(data[0]), key, data[frameBody:])
 	if err != nil {

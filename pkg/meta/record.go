@@ -271,7 +271,7 @@ type Delayed struct {
 	Sizes []uint32 `json:"sizes,omitempty"`
 	// Gone lists the messages (ascending) that were cancelled, moved by an edit to an entry of
 	// their own, or promoted already: an entry that spans more segments than one transaction
-	// may touch is promoted in parts.
+	// may touch is promoted in parts. Of a husk, which an edit leaves until it is due, all are.
 	Gone []uint32 `json:"gone,omitempty"`
 	// Home is the id that the caller knows the message by, if the entry holds one message that
 	// an edit moved here; a Forward leads from it to this entry.

@@ -2,6 +2,7 @@ package produce
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/spillway-mq/spillway/pkg/blob"
 	"github.com/spillway-mq/spillway/pkg/meta"
@@ -119,15 +120,28 @@ func (s *Service) take(ctx context.Context, topic string, g Guard, plan func(*ca
 		return answer, err
 	}
 	c.deadline = s.Clock.Millis().Add(queue.CommitTimeout)
+	caller := ctx
 	ctx, cancel := context.WithTimeout(ctx, queue.CommitTimeout)
 	defer cancel()
 	if err := c.run(ctx, plan); err != nil {
 		c.abandon(ctx)
-		return Answer{}, err
+		return Answer{}, late(caller, err)
+	}
+	for i := range c.results {
+		c.results[i].err = late(caller, c.results[i].err)
 	}
 	answer := c.answer()
 	c.finish(ctx, answer)
 	return answer, nil
+}
+
+// late words the end of a call whose time for the commit was up, while its caller still waits. A store's call that
+// may have taken effect ends as OutcomeUnknown, not as Canceled: here nothing was appended.
+func late(caller context.Context, err error) error {
+	if caller.Err() != nil || !queue.Is(err, queue.KindCanceled) {
+		return err
+	}
+	return &queue.Error{Op: "produce", Kind: queue.KindUnavailable, Message: fmt.Sprintf("the stores did not answer within %v; nothing was appended", queue.CommitTimeout), Err: err}
 }
 
 func (c *call) run(ctx context.Context, plan func(*call) error) error {

@@ -3,6 +3,7 @@ package topics
 import (
 	"container/list"
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -139,6 +140,10 @@ func (c *cache) fill(ctx context.Context, name string, load loadFunc) (*Map, err
 	if err != nil {
 		if queue.Is(err, queue.KindNotFound) {
 			c.drop(name)
+		}
+		if queue.Is(err, queue.KindCanceled) && ctx.Err() != nil {
+			// The load's own time was up: whoever waits for it did not go away.
+			err = &queue.Error{Op: "load topic", Subject: name, Kind: queue.KindUnavailable, Message: fmt.Sprintf("the table did not answer within %v", loadTimeout), Err: err}
 		}
 		return nil, err
 	}

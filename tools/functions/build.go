@@ -77,6 +77,10 @@ func buildOne(ctx context.Context, o options, name, out, native string) (row str
 	return fmt.Sprintf("%15d %14d  %s", binary.Size(), zipped.Size(), start), err
 }
 
+// tags leave out what no function uses: the Go 1.x runtime's RPC, and HTTP/2, which neither the runtime API nor
+// DynamoDB nor S3 speaks.
+const tags = "lambda.norpc,nethttpomithttp2"
+
 // compile builds one function. Without VCS stamping and with trimmed paths the same source gives the
 // same bytes, so that a deployment replaces only what changed.
 func compile(ctx context.Context, root, name, arch, file string) error {
@@ -85,7 +89,7 @@ func compile(ctx context.Context, root, name, arch, file string) error {
 		return err
 	}
 	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-trimpath",
-		"-tags", "lambda.norpc", "-ldflags", "-s -w", "-o", abs, "./functions/"+name)
+		"-tags", tags, "-ldflags", "-s -w", "-o", abs, "./functions/"+name)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH="+arch, "CGO_ENABLED=0")
 	if output, err := cmd.CombinedOutput(); err != nil {

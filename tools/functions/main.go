@@ -26,17 +26,9 @@ func main() {
 	}
 }
 
-// maxZipBytes is the most that a zip may have. The same code in amd64 packs into a tenth more.
-func maxZipBytes(arch string) int64 {
-	if arch == "amd64" {
-		return 5_600_000
-	}
-	return 5_000_000
-}
-
 func run(ctx context.Context, args []string, w io.Writer) error {
 	o := options{
-		Root: ".", Names: []string{"produce", "consume", "leader", "compactor"},
+		Root: ".", MaxZipBytes: 5_000_000, Names: []string{"produce", "consume", "leader", "compactor"},
 		SlowStart: 40 * time.Millisecond,
 	}
 	flags := flag.NewFlagSet("functions", flag.ContinueOnError)
@@ -49,7 +41,6 @@ func run(ctx context.Context, args []string, w io.Writer) error {
 	if o.Arch != "arm64" && o.Arch != "amd64" {
 		return fmt.Errorf("-arch must be arm64 or amd64, not %q", o.Arch)
 	}
-	o.MaxZipBytes = maxZipBytes(o.Arch)
 	if runtime.GOOS != "linux" {
 		o.Starts = 0 // what is built runs on Linux only
 	}

@@ -61,7 +61,7 @@ func start(ctx context.Context, program string) (time.Duration, error) {
 	cmd.Env = []string{
 		"AWS_LAMBDA_RUNTIME_API=" + l.Addr().String(), "AWS_LAMBDA_FUNCTION_NAME=start", "AWS_LAMBDA_FUNCTION_MEMORY_SIZE=512",
 		"AWS_REGION=us-east-1", "AWS_ACCESS_KEY_ID=none", "AWS_SECRET_ACCESS_KEY=none", "AWS_EC2_METADATA_DISABLED=true",
-		"SPILLWAY_TABLE=table", "SPILLWAY_BUCKET=bucket", "SPILLWAY_LOG_LEVEL=info", "SPILLWAY_AUTH=iam",
+		"SPILLWAY_TABLE=table", "SPILLWAY_BUCKET=bucket", "SPILLWAY_LOG_LEVEL=info",
 	}
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output

@@ -20,38 +20,23 @@ import (
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/awslabs/aws-lambda-go-api-proxy/httpadapter"
 
 	"github.com/spillway-mq/spillway/pkg/assembly"
 	"github.com/spillway-mq/spillway/pkg/cloud"
 	"github.com/spillway-mq/spillway/pkg/httpapi"
 	"github.com/spillway-mq/spillway/pkg/meter"
-	"github.com/spillway-mq/spillway/pkg/queue"
 )
 
 // Config is a function's configuration.
 type Config struct {
 	cloud.Config
+	// AWS is what the stores are reached by.
+	AWS aws.Config
 	// Function is the function's name, a metric's dimension: "produce".
 	Function string
 	LogLevel slog.Level
-}
-
-// FromEnvironment reads SPILLWAY_TABLE, SPILLWAY_BUCKET and SPILLWAY_LOG_LEVEL (debug, info, warn or
-// error; info unless set). Invalid, naming the variable, if one is missing or none of these.
-func FromEnvironment(function string, getenv func(string) string) (Config, error) {
-	c := Config{Function: function}
-	for name, field := range map[string]*string{"SPILLWAY_TABLE": &c.Table, "SPILLWAY_BUCKET": &c.Bucket} {
-		if *field = getenv(name); *field == "" {
-			return c, queue.Invalid(name, nil, "is not set")
-		}
-	}
-	if level := getenv("SPILLWAY_LOG_LEVEL"); level != "" {
-		if err := c.LogLevel.UnmarshalText([]byte(level)); err != nil {
-			return c, queue.Invalid("SPILLWAY_LOG_LEVEL", nil, "must be debug, info, warn or error")
-		}
-	}
-	return c, nil
 }
 
 // Host runs one function's calls. Safe for concurrent use, though Lambda makes one call at a time.
@@ -67,8 +52,8 @@ type Host struct {
 const cacheBytes = 8 << 20
 
 // Open prepares a function: no store call is made.
-func Open(ctx context.Context, c Config, out io.Writer) (*Host, error) {
-	stores, err := cloud.Open(ctx, c.Config)
+func Open(c Config, out io.Writer) (*Host, error) {
+	stores, err := cloud.New(c.AWS, c.Config)
 	if err != nil {
 		return nil, err
 	}

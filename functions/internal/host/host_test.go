@@ -149,12 +149,12 @@ func TestOddEvents(t *testing.T) {
 }
 
 func TestEnvironment(t *testing.T) {
-	full := map[string]string{"SPILLWAY_TABLE": "t", "SPILLWAY_BUCKET": "b", "SPILLWAY_LOG_LEVEL": "warn"}
+	full := map[string]string{"SPILLWAY_TABLE": "t", "SPILLWAY_BUCKET": "b", "SPILLWAY_LOG_LEVEL": "warn", "AWS_REGION": "eu-north-1"}
 	c, err := host.FromEnvironment("produce", func(k string) string { return full[k] })
 	if err != nil || c.Table != "t" || c.Bucket != "b" || c.LogLevel != slog.LevelWarn {
 		t.Errorf("%+v, %v", c, err)
 	}
-	for _, missing := range []string{"SPILLWAY_TABLE", "SPILLWAY_BUCKET"} {
+	for _, missing := range []string{"SPILLWAY_TABLE", "SPILLWAY_BUCKET", "AWS_REGION"} {
 		_, err := host.FromEnvironment("produce", func(k string) string {
 			if k == missing {
 				return ""

@@ -80,7 +80,7 @@ func (m *metrics) observe(o httpapi.Observation) {
 		Received: o.Received, Sent: o.Sent,
 	}
 	switch {
-	case o.Status >= firstServerError:
+	case o.Status >= firstServerError, o.EntryFault:
 		line.Faults = 1
 	case o.Status >= firstClientError:
 		line.Refused = 1

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spillway-mq/spillway/pkg/meta"
 	"github.com/spillway-mq/spillway/pkg/meta/dynamometa"
+	"github.com/spillway-mq/spillway/pkg/meta/dynamometa/dynamotest"
 	"github.com/spillway-mq/spillway/pkg/meta/metatest"
 )
 
@@ -22,7 +23,7 @@ func endpoint(t *testing.T) string {
 	if url := os.Getenv("AWS_ENDPOINT_URL"); url != "" {
 		return url
 	}
-	srv := httptest.NewServer(newFakeDynamo())
+	srv := httptest.NewServer(dynamotest.New())
 	t.Cleanup(srv.Close)
 	return srv.URL
 }

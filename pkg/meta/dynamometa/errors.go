@@ -155,10 +155,21 @@ func messageOf(err error) string {
 	switch api.ErrorCode() {
 	case "ResourceNotFoundException":
 		return "the table is missing: check its name, region and that the stack is deployed"
+	case "ValidationException":
+		if wrongKeys(strings.ToLower(api.ErrorMessage())) {
+			return "the table's keys are not pk and sk: it is another program's table, or an older version's; correct the setting"
+		}
 	case "AccessDeniedException", "UnrecognizedClientException", "ExpiredTokenException", "MissingAuthenticationTokenException":
 		return "the table's service does not accept the credentials or they lack a right"
 	}
 	return ""
+}
+
+// wrongKeys recognises what DynamoDB says of a request with the keys of another table. There is no code of its own
+// for it, and each kind of request has words of its own.
+func wrongKeys(message string) bool {
+	return strings.Contains(message, "key element") || strings.Contains(message, "key schema") ||
+		strings.Contains(message, "missing the key") || strings.Contains(message, "conditions on the keys")
 }
 
 // conflicted reports whether a write was refused because a transaction held its record just then.

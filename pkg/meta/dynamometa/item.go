@@ -106,7 +106,7 @@ func decodeAttrs(key meta.Key, raw attrs) (*meta.Item, error) {
 			item.Size = cursorSize(c)
 		}
 	default:
-		return nil, fmt.Errorf("layout %q is not known", layout)
+		return nil, fmt.Errorf("layout %q is not known: another version of Spillway wrote the table; deploy that one, or newer", layout)
 	}
 	if f.err != nil {
 		return nil, f.err

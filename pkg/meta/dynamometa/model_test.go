@@ -11,6 +11,7 @@ import (
 
 	"github.com/spillway-mq/spillway/pkg/meta"
 	"github.com/spillway-mq/spillway/pkg/meta/dynamometa"
+	"github.com/spillway-mq/spillway/pkg/meta/dynamometa/dynamotest"
 	"github.com/spillway-mq/spillway/pkg/meta/memmeta"
 	"github.com/spillway-mq/spillway/pkg/queue"
 )
@@ -255,7 +256,7 @@ func (m *model) settle(c *meta.Cursor) meta.Op {
 
 // TestManyEntries goes past what one expression holds: maps are then written whole.
 func TestManyEntries(t *testing.T) {
-	srv := httptest.NewServer(newFakeDynamo())
+	srv := httptest.NewServer(dynamotest.New())
 	defer srv.Close()
 	c := client(srv.URL, nil)
 	m := &model{t: t, rand: rand.New(rand.NewPCG(1, 1)), mem: memmeta.New(t), dyn: dynamometa.New(c, newTable(t, c), dynamometa.Options{})}

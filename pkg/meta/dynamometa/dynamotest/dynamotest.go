@@ -1,4 +1,10 @@
-package dynamometa_test
+// Package dynamotest is a DynamoDB for tests, in process: minidyn, made to do as the real one does where it does
+// not.
+//
+// Invariants: what a transaction refused left no trace; a token is carried out once.
+//
+// Non-goals: signatures, rights, limits of size and throughput, streams. Nothing shipped imports it.
+package dynamotest
 
 import (
 	"bytes"
@@ -13,14 +19,14 @@ import (
 	"github.com/truora/minidyn/server"
 )
 
-// fakeDynamo is minidyn, a DynamoDB in process, made to do as the real one does where it does not:
+// Server is a DynamoDB with no tables at first, an http.Handler that is safe for concurrent use. What it adds to minidyn:
 //
 //   - An empty list or map has its type in an answer; minidyn sends none, and forgets it altogether
 //     when it rolls a transaction back (mend).
 //   - A function of an attribute that is not there makes a condition false; minidyn, which does not
 //     stop at the first part that does not hold, calls the expression wrong.
 //   - A transaction sent again under its token is done once.
-type fakeDynamo struct {
+type Server struct {
 	inner *server.Server
 
 	mu     sync.Mutex // guards what is below, and makes mending one step with what it mends
@@ -33,12 +39,13 @@ var (
 	noOperand = regexp.MustCompile(`(contains is not supported for path=NULL|type not supported: size NULL)`)
 )
 
-func newFakeDynamo() *fakeDynamo {
-	return &fakeDynamo{inner: server.NewServer(), tokens: make(map[string]bool)}
+// New makes one.
+func New() *Server {
+	return &Server{inner: server.NewServer(), tokens: make(map[string]bool)}
 }
 
 // ServeHTTP implements http.Handler.
-func (f *fakeDynamo) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (f *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -52,7 +59,7 @@ func (f *fakeDynamo) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(answer)
 }
 
-func (f *fakeDynamo) do(op string, body []byte) (int, []byte) {
+func (f *Server) do(op string, body []byte) (int, []byte) {
 	var in struct {
 		ClientRequestToken string
 		TransactItems      []map[string]struct{ TableName string }
@@ -79,7 +86,7 @@ func (f *fakeDynamo) do(op string, body []byte) (int, []byte) {
 	return status, answer
 }
 
-func (f *fakeDynamo) call(op string, body []byte) (int, []byte) {
+func (f *Server) call(op string, body []byte) (int, []byte) {
 	r := httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(body))
 	r.Header.Set("X-Amz-Target", "DynamoDB_20120810."+op)
 	rec := httptest.NewRecorder()
@@ -93,7 +100,7 @@ func typed(answer []byte) []byte {
 }
 
 // mend gives the empty lists and maps of a table back what they lost.
-func (f *fakeDynamo) mend(table string) {
+func (f *Server) mend(table string) {
 	_, answer := f.call("Scan", []byte(`{"TableName":"`+table+`"}`))
 	var out struct{ Items []json.RawMessage }
 	if err := json.Unmarshal(answer, &out); err != nil {
