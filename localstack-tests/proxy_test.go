@@ -104,19 +104,19 @@ func (p *proxy) set(rule func(n int, r *http.Request) verdict) {
 	p.rule, p.seen = rule, 0
 }
 
-// lambda is what Lambda's API tells of a function.
-type lambda struct {
+// lambdaFunction is what Lambda's API tells of a function.
+type lambdaFunction struct {
 	FunctionName string
 	Environment  struct{ Variables map[string]string }
 }
 
 // function finds the deployment's function by its construct id.
-func (d *deployment) function(t *testing.T, id string) lambda {
+func (d *deployment) function(t *testing.T, id string) lambdaFunction {
 	t.Helper()
 	marker := ""
 	for {
 		var page struct {
-			Functions  []lambda
+			Functions  []lambdaFunction
 			NextMarker string
 		}
 		d.service(t, "lambda", "GET", "/2015-03-31/functions/?Marker="+url.QueryEscape(marker), "", nil, &page)
@@ -132,7 +132,7 @@ func (d *deployment) function(t *testing.T, id string) lambda {
 }
 
 // with changes variables of a function's environment until the test's end.
-func (d *deployment) with(t *testing.T, f lambda, variables map[string]string) {
+func (d *deployment) with(t *testing.T, f lambdaFunction, variables map[string]string) {
 	t.Helper()
 	path := "/2015-03-31/functions/" + f.FunctionName + "/configuration"
 	changed := object{}
@@ -149,7 +149,7 @@ func (d *deployment) with(t *testing.T, f lambda, variables map[string]string) {
 }
 
 // behind puts a proxy between a function and its stores until the test's end.
-func (d *deployment) behind(t *testing.T, id string) (*proxy, lambda) {
+func (d *deployment) behind(t *testing.T, id string) (*proxy, lambdaFunction) {
 	t.Helper()
 	p, f := newProxy(t, d.endpoint), d.function(t, id)
 	d.with(t, f, map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": p.url, "AWS_ENDPOINT_URL_S3": p.url})
@@ -158,7 +158,7 @@ func (d *deployment) behind(t *testing.T, id string) (*proxy, lambda) {
 
 // kill ends the processes that run a function, as a machine that goes down does, and tells how many there were. They
 // are known by their environment: the deployment's table and the function's name.
-func (d *deployment) kill(t *testing.T, f lambda) (killed int) {
+func (d *deployment) kill(t *testing.T, f lambdaFunction) (killed int) {
 	t.Helper()
 	found, err := filepath.Glob("/proc/[0-9]*/environ")
 	if err != nil {
