@@ -5,7 +5,7 @@
 // address in place of AWS (AWS_ENDPOINT_URL, as the SDK reads it).
 //
 // Invariants: opening makes no store call, so a function starts quickly and a wrong table shows in the first
-// call's error; the SDK's own retries are few and short, because pkg/segment and the callers retry knowing what
+// call's error, unless Check looks for it; the SDK's own retries are few and short, because pkg/segment and the callers retry knowing what
 // they do.
 //
 // Non-goals: making tables and buckets (infra), reading an environment of our own.
@@ -35,6 +35,8 @@ type Config struct {
 	Table, Bucket string
 	// Attempts is how often the SDK sends a request at most, itself included: 1 to 10; 0 means 3.
 	Attempts int
+	// Region wins over what the environment and the profile say; empty leaves it to them.
+	Region string
 }
 
 // Stores are a deployment's stores. Both are safe for concurrent use.
@@ -42,6 +44,8 @@ type Stores struct {
 	Meta *dynamometa.Store
 	// Blob is a blob.Presigner, too.
 	Blob *s3blob.Store
+
+	config Config
 }
 
 const (
@@ -54,8 +58,8 @@ const (
 	connections = 256
 )
 
-// Open prepares the stores of a deployment. Errors: Invalid for a config that names none; Denied where
-// no credentials can be found.
+// Open prepares the stores of a deployment. Errors: Invalid for a config that names none, and where no region is
+// known; Denied where the SDK's own configuration cannot be read.
 func Open(ctx context.Context, c Config) (*Stores, error) {
 	switch {
 	case c.Table == "":
@@ -72,15 +76,20 @@ func Open(ctx context.Context, c Config) (*Stores, error) {
 		t.ResponseHeaderTimeout = answerTimeout
 	}).WithTimeout(0)
 	cfg, err := config.LoadDefaultConfig(ctx,
-		config.WithHTTPClient(client), config.WithRetryMaxAttempts(c.Attempts))
+		config.WithHTTPClient(client), config.WithRetryMaxAttempts(c.Attempts), config.WithRegion(c.Region))
 	if err != nil {
 		return nil, &queue.Error{Op: "load AWS configuration", Kind: queue.KindDenied, Code: queue.CodeUnauthorized, Err: err}
+	}
+	if cfg.Region == "" {
+		return nil, queue.Invalid("region", nil, "is not known: give one, or set AWS_REGION")
 	}
 	objects, err := s3blob.New(s3.NewFromConfig(cfg, pathStyle(cfg)), c.Bucket, s3blob.Options{})
 	if err != nil {
 		return nil, err
 	}
-	return &Stores{Meta: dynamometa.New(dynamodb.NewFromConfig(cfg), c.Table, dynamometa.Options{}), Blob: objects}, nil
+	return &Stores{
+		Meta: dynamometa.New(dynamodb.NewFromConfig(cfg), c.Table, dynamometa.Options{}), Blob: objects, config: c,
+	}, nil
 }
 
 // pathStyle puts the bucket into the path where the endpoint is an address or a name of this machine: those
