@@ -22,7 +22,7 @@ func TestKillLoop(t *testing.T) {
 
 	s := newServer(t)
 	s.start()
-	l := &load.Load{Target: s, Ledger: load.NewLedger(), Seed: seed, Pace: pace, Visibility: 2 * time.Second}
+	l := &load.Load{Target: s, Ledger: load.NewLedger(), Seed: seed, Pace: pace, Visibility: 2 * time.Second, Claim: 30}
 	l.SetUp(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()

@@ -193,7 +193,7 @@ func (c *consumer) run(ctx context.Context, stop <-chan struct{}) error {
 
 // once claims and settles one answer's messages.
 func (c *consumer) once(ctx context.Context, draining bool) (int, error) {
-	req := wire.ClaimRequest{MaxMessages: wire.Of(1 + c.rng.IntN(30)), Wait: wire.Of(claimWait.Seconds())}
+	req := wire.ClaimRequest{MaxMessages: wire.Of(1 + c.rng.IntN(c.Claim)), Wait: wire.Of(claimWait.Seconds())}
 	if draining {
 		req.MaxMessages = wire.Of(200)
 	}

@@ -28,6 +28,18 @@ type Ledger struct {
 	// waited is the longest that one was free until it was delivered, and which.
 	waited     time.Duration
 	waitedMost string
+	// history is what happened to each message, by subscription.
+	history map[string][]event
+}
+
+type event struct {
+	at   time.Time
+	what string
+}
+
+// note is called under mu.
+func (l *Ledger) note(key, format string, args ...any) {
+	l.history[key] = append(l.history[key], event{time.Now(), fmt.Sprintf(format, args...)})
 }
 
 type sentMessage struct {
@@ -51,7 +63,7 @@ func NewLedger() *Ledger {
 	return &Ledger{
 		sent: make(map[string]*sentMessage), bodies: make(map[string]string),
 		holds: make(map[string]hold), acked: make(map[string]time.Time), asked: make(map[string]bool),
-		free: make(map[string]time.Time),
+		free: make(map[string]time.Time), history: make(map[string][]event),
 	}
 }
 
@@ -94,6 +106,7 @@ func (l *Ledger) acknowledge(bodies []string, results []wire.ProduceResult) erro
 			key := m.topic + "/" + sub + " " + bodies[i]
 			if _, ok := l.free[key]; !ok {
 				l.free[key] = latest(time.Now(), m.visible)
+				l.note(key, "acknowledged as %s, visible from %v on", r.ID, m.visible)
 			}
 		}
 	}
@@ -136,6 +149,7 @@ func (l *Ledger) deliver(sub string, m *wire.Message, asked, answered time.Time)
 	until := m.ClaimExpiresAt.Millis().Time()
 	l.holds[key] = hold{answered, until}
 	free := sub + " " + body
+	l.note(free, "delivered as %s, attempt %d, asked for %v before, until %v", m.ID, m.Attempt, answered.Sub(asked), until)
 	if since, ok := l.free[free]; ok {
 		if waited := answered.Sub(since); waited > l.waited {
 			l.waited, l.waitedMost = waited, free
@@ -151,13 +165,17 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// Waited is the longest time for which a message that could be delivered was not, and which one it was. A message
+// Waited is the longest time for which a message that could be delivered was not, and that one's history. A message
 // is taken to be held as long as the last claim of it that a consumer heard of; so a claim whose answer was lost
 // counts as waiting.
 func (l *Ledger) Waited() (time.Duration, string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.waited, l.waitedMost
+	history := l.waitedMost
+	for _, e := range l.history[l.waitedMost] {
+		history += fmt.Sprintf("\n%s %s", e.at.Format(time.StampMilli), e.what)
+	}
+	return l.waited, history
 }
 
 // settle notes that a consumer gives its hold up; it is called before the server is asked to.
@@ -165,6 +183,7 @@ func (l *Ledger) settle(sub, id string, ack bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.holds, sub+" "+id)
+	l.note(sub+" "+l.bodies[id], "given up, ack: %t", ack)
 	l.asked[sub+" "+id] = l.asked[sub+" "+id] || ack
 }
 

@@ -34,6 +34,8 @@ type Load struct {
 	Pace time.Duration
 	// Visibility is how long the consumers' claims hold.
 	Visibility time.Duration
+	// Claim bounds the messages of one claim, which are any number up to it.
+	Claim int
 
 	stopProducers, stopConsumers chan struct{}
 	producers, consumers         sync.WaitGroup
