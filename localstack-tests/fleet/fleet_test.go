@@ -51,6 +51,7 @@ func TestFleet(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	t.Run("a poll hears of other processes", func(t *testing.T) { foreignMessage(t, fleet[0], fleet[1]) })
+	t.Run("what is refused", func(t *testing.T) { refused(t, w) })
 	t.Run("presigned", func(t *testing.T) { presigned(t, b) })
 
 	began := time.Now()

@@ -4,8 +4,11 @@ package fleet
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net/http"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -76,6 +79,33 @@ func foreignMessage(t *testing.T, one, other *process) {
 		t.Errorf("%d messages %v after one was sent", len(messages), time.Since(sent))
 	}
 	t.Logf("a poll of %v heard of a message %v after it came through another process", time.Since(began), time.Since(sent))
+}
+
+// refused: a process whose table or bucket is not what it should be does not start, and says which and why.
+func refused(t *testing.T, w *works) {
+	other, half := newForeignTables(t)
+	for _, c := range []struct {
+		name, table, bucket string
+		environment         []string
+		code                int
+		says                string
+	}{
+		{"no table", "missing-table", w.bucket, os.Environ(), 3, `table "missing-table": there is none of that name`},
+		{"no bucket", w.table, "missing-bucket", os.Environ(), 3, `bucket "missing-bucket": there is none of that name`},
+		{"other keys", other, w.bucket, os.Environ(), 1, "its keys must be the strings pk and sk"},
+		{"no sort key", half, w.bucket, os.Environ(), 1, "its keys must be the strings pk and sk"},
+		{"no region", w.table, w.bucket, append(os.Environ(), "AWS_REGION=", "AWS_DEFAULT_REGION="), 2, "region"},
+		{"nobody there", w.table, w.bucket, append(os.Environ(), "AWS_ENDPOINT_URL=http://127.0.0.1:1"), 5, "cannot be reached"},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		cmd := exec.CommandContext(ctx, w.binary, "serve", "--aws", "--table", c.table, "--bucket", c.bucket, "--listen", "127.0.0.1:0")
+		cmd.Env = c.environment
+		out, err := cmd.CombinedOutput()
+		cancel()
+		if err == nil || cmd.ProcessState.ExitCode() != c.code || !strings.Contains(string(out), c.says) {
+			t.Errorf("%s: exit code %d, want %d, and %q in: %s", c.name, cmd.ProcessState.ExitCode(), c.code, c.says, out)
+		}
+	}
 }
 
 // presigned: a claim by reference gives a URL of the object store, of no process.

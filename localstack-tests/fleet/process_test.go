@@ -34,6 +34,7 @@ type process struct {
 type works struct {
 	dir, binary   string
 	table, bucket string
+	environment   []string
 	count         int
 }
 
@@ -45,6 +46,7 @@ func newWorks(t *testing.T) *works {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
 	w.table, w.bucket = newStores(t)
+	w.environment = asDocumented(t, w.table, w.bucket)
 	return w
 }
 
@@ -62,7 +64,7 @@ func (w *works) start(t *testing.T) *process {
 	defer func() { _ = log.Close() }()
 	p.cmd = exec.Command(w.binary, "serve", "--aws", "--table", w.table, "--bucket", w.bucket,
 		"--listen", "127.0.0.1:0", "--address-file", address, "--drain-delay", drainDelay.String())
-	p.cmd.Stdout, p.cmd.Stderr = log, log
+	p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = w.environment, log, log
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

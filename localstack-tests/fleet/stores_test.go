@@ -51,6 +51,26 @@ func newStores(t *testing.T) (table, bucket string) {
 	return name, name
 }
 
+// newForeignTables makes tables that are not Spillway's: one with a key of another name, and one without a sort key.
+func newForeignTables(t *testing.T) (other, half string) {
+	t.Helper()
+	cfg, err := config.LoadDefaultConfig(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := dynamodb.NewFromConfig(cfg)
+	create := func(key string) string {
+		in := dynamometa.TableInput(fmt.Sprintf("foreign-%s-%d", key, time.Now().UnixNano()))
+		in.AttributeDefinitions, in.KeySchema = in.AttributeDefinitions[:1], in.KeySchema[:1]
+		in.AttributeDefinitions[0].AttributeName, in.KeySchema[0].AttributeName = aws.String(key), aws.String(key)
+		if _, err := client.CreateTable(t.Context(), in); err != nil {
+			t.Fatal(err)
+		}
+		return *in.TableName
+	}
+	return create("id"), create("pk")
+}
+
 // newClient makes a client that trusts the emulator, for presigned URLs.
 func newClient(t *testing.T) *http.Client {
 	t.Helper()
