@@ -55,6 +55,13 @@ func (w *wire) Get(ctx context.Context, key meta.Key) (meta.Item, error) {
 	return w.Store.Get(ctx, key)
 }
 
+func (w *wire) GetAll(ctx context.Context, keys []meta.Key) ([]meta.Item, error) {
+	if err := w.down(); err != nil {
+		return nil, err
+	}
+	return w.Store.GetAll(ctx, keys)
+}
+
 func (w *wire) Query(ctx context.Context, q meta.Range) (meta.Page, error) {
 	if err := w.down(); err != nil {
 		return meta.Page{}, err

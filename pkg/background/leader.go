@@ -11,8 +11,9 @@ import (
 )
 
 const (
-	// LeaseName is the name of the leader's lease.
-	LeaseName = "leader"
+	// LeaseName is the name of the leader's lease. It is none of those that single runs take, of scaling or of a
+	// segment's compaction: this one is held for as long as the process lives.
+	LeaseName = "background"
 	// LeaseTTL is how long the others watch a leader that says nothing before one of them takes its
 	// place. Each of them reads the lease about once in it; the leader renews it every renewEvery.
 	LeaseTTL   = time.Minute
