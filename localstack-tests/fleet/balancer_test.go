@@ -126,6 +126,12 @@ func (b *balancer) Do(req *http.Request) ([]byte, int, error) {
 	return data, status, err
 }
 
+func (b *balancer) slowestCall() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.slowest
+}
+
 // check reports what went wrong between the balancer and the processes.
 func (b *balancer) check(t *testing.T) {
 	t.Helper()
