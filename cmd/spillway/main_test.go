@@ -35,7 +35,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "endpoint": endpoint, "httpget": httpGet, "samechecksum": sameChecksum,
-			"trythem": tryThem, "stanzas": stanzas,
+			"trythem": tryThem, "stanzas": stanzas, "await-red": awaitRed,
 		},
 	})
 }
@@ -105,6 +105,21 @@ func httpGet(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	if got := strconv.Itoa(resp.StatusCode); got != args[1] {
 		ts.Fatalf("%s answers %s, want %s", args[0], got, args[1])
+	}
+}
+
+// await-red waits until the server, which still answers, is not ready.
+func awaitRed(ts *testscript.TestScript, _ bool, _ []string) {
+	for end := time.Now().Add(startTimeout); ; time.Sleep(5 * time.Millisecond) {
+		resp, err := http.Get(ts.Getenv("SPILLWAY_ENDPOINT") + "/readyz")
+		ts.Check(err)
+		_ = resp.Body.Close()
+		if resp.StatusCode == http.StatusServiceUnavailable {
+			return
+		}
+		if time.Now().After(end) {
+			ts.Fatalf("readyz is %d", resp.StatusCode)
+		}
 	}
 }
 

@@ -5,7 +5,7 @@
 // address in place of AWS (AWS_ENDPOINT_URL, as the SDK reads it).
 //
 // Invariants: opening makes no store call, so a function starts quickly and a wrong table shows in the first
-// call's error; the SDK's own retries are few and short, because pkg/segment and the callers retry knowing what
+// call's error, unless Check looks for it; the SDK's own retries are few and short, because pkg/segment and the callers retry knowing what
 // they do.
 //
 // Non-goals: making tables and buckets (infra), reading an environment of our own.
@@ -35,6 +35,8 @@ type Config struct {
 	Table, Bucket string
 	// Attempts is how often the SDK sends a request at most, itself included: 1 to 10; 0 means 3.
 	Attempts int
+	// Region wins over what the environment and the profile say; empty leaves it to them.
+	Region string
 }
 
 // Stores are a deployment's stores. Both are safe for concurrent use.
@@ -42,6 +44,8 @@ type Stores struct {
 	Meta *dynamometa.Store
 	// Blob is a blob.Presigner, too.
 	Blob *s3blob.Store
+
+	config Config
 }
 
 const (
@@ -55,11 +59,15 @@ const (
 )
 
 // Open prepares the stores of a deployment with the credentials, the region and the endpoints that AWS programs
-// usually take. Errors: those of New; Denied where no configuration can be loaded.
+// usually take. Errors: those of New; Invalid where no region is known; Denied where no configuration can be
+// loaded.
 func Open(ctx context.Context, c Config) (*Stores, error) {
-	cfg, err := config.LoadDefaultConfig(ctx, config.WithHTTPClient(HTTPClient()))
+	cfg, err := config.LoadDefaultConfig(ctx, config.WithHTTPClient(HTTPClient()), config.WithRegion(c.Region))
 	if err != nil {
 		return nil, &queue.Error{Op: "load AWS configuration", Kind: queue.KindDenied, Code: queue.CodeUnauthorized, Err: err}
+	}
+	if cfg.Region == "" {
+		return nil, queue.Invalid("region", nil, "is not known: give one, or set AWS_REGION")
 	}
 	return New(cfg, c)
 }
@@ -82,7 +90,9 @@ func New(cfg aws.Config, c Config) (*Stores, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Stores{Meta: dynamometa.New(dynamodb.NewFromConfig(cfg), c.Table, dynamometa.Options{}), Blob: objects}, nil
+	return &Stores{
+		Meta: dynamometa.New(dynamodb.NewFromConfig(cfg), c.Table, dynamometa.Options{}), Blob: objects, config: c,
+	}, nil
 }
 
 // HTTPClient makes the client that the stores send by: many connections to one host, and a bound on the wait for

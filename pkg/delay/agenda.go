@@ -13,10 +13,10 @@ import (
 // retryAfter is when the backstop looks again at a topic that it could not promote.
 const retryAfter = time.Second
 
-// Agenda knows which topics have something due and when, so that the backstop of a process that has
-// the store to itself asks the store nothing while nothing is due, however many topics there are. It
-// hears of entries by watching what is written (Watch), and of those that were there before, or whose
-// write was of unknown outcome, from Service.Review.
+// Agenda knows which topics have something due and when, so that the backstop asks the store nothing
+// while nothing is due, however many topics there are. It hears of entries by watching what the process
+// writes (Watch), and of those that were there before, that other processes wrote, or whose write was of
+// unknown outcome, from Service.Review.
 //
 // It is a memory aid only: what it misses waits for the next review, or for a claim. Safe for
 // concurrent use.
@@ -93,6 +93,16 @@ func (a *Agenda) name(topic queue.TopicID, name string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.names[topic] = name
+}
+
+// Forget forgets all that was heard: an agenda that nobody goes by for now would only grow. Have it reviewed
+// before it is gone by again.
+func (a *Agenda) Forget() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	clear(a.due)
+	clear(a.names)
+	a.before = nil
 }
 
 // begin and end enclose a review.

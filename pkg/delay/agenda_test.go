@@ -176,3 +176,19 @@ func TestAgendaForgetsTopics(t *testing.T) {
 		t.Errorf("the agenda knows %v, %v, %v", a.names, a.before, a.due)
 	}
 }
+
+// TestAgendaForget: a forgotten agenda is as a new one: a review fills it.
+func TestAgendaForget(t *testing.T) {
+	r, a := watchedRig(t)
+	r.put(t, group{visible: r.in(10), name: "a"})
+	a.begin()
+	a.Forget()
+	if len(a.names) != 0 || a.before != nil || len(a.due) != 0 {
+		t.Errorf("the agenda knows %v, %v, %v", a.names, a.before, a.due)
+	}
+	if _, err := r.Review(t.Context(), a); err != nil {
+		t.Fatal(err)
+	}
+	r.pass(10 * time.Second)
+	r.due(t, a, 1)
+}

@@ -241,6 +241,8 @@ func retryAfter(err error) string {
 func (s *server) record(a *answer, r *http.Request, o Observation) {
 	level := slog.LevelDebug
 	switch {
+	case o.Route == pathReady && o.Code == queue.CodeUnavailable:
+		level = slog.LevelInfo // an answer as good as the other
 	case o.Status >= http.StatusInternalServerError, o.EntryFault:
 		level = slog.LevelError
 	case o.Status >= http.StatusBadRequest && o.Code != queue.CodeCanceled:

@@ -34,6 +34,7 @@ const (
 	pathDelayed      = pathTopic + "/delayed/{id}"
 	pathObjects      = "/v1/objects/"
 	pathHealth       = "/healthz"
+	pathReady        = "/readyz"
 )
 
 // routes is the one list of what the API has.
@@ -70,7 +71,7 @@ func routes() []route {
 		{"POST", pathSubscription + "/seek", (*server).seek},
 
 		{"GET", pathHealth, (*server).health},
-		{"GET", "/readyz", (*server).ready},
+		{"GET", pathReady, (*server).ready},
 		{"GET", "/metrics", (*server).metrics},
 		{"GET", "/v1/openapi.yaml", (*server).spec},
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spillway-mq/spillway/pkg/httpapi/wire"
+	"github.com/spillway-mq/spillway/tests/load"
 )
 
 // The topics of TestKillMix.
@@ -109,8 +110,8 @@ func (m *mix) note(what string, change func()) {
 // sure makes a call until it has an answer; a refusal ends it with an error that names its status.
 func (m *mix) sure(ctx context.Context, method, path string, in, out any) (repeated bool, err error) {
 	for {
-		err := m.s.call(ctx, method, path, nil, in, out)
-		if err == nil || !errors.Is(err, errDown) && !retryable(err) || ctx.Err() != nil {
+		err := m.s.call(ctx, method, path, in, out)
+		if err == nil || !errors.Is(err, load.ErrDown) && !load.Retryable(err) || ctx.Err() != nil {
 			return repeated, err
 		}
 		repeated = true
@@ -138,12 +139,12 @@ func (m *mix) setUp(ctx context.Context, t *testing.T) {
 	for topic, cfg := range map[string]wire.TopicConfig{
 		fragile: {Scaling: two}, dead: {}, churned: {Scaling: two}, edited: {Scaling: two, DefaultDelay: wire.Of(0.6), MaxDelay: wire.Of(60.0)},
 	} {
-		if err := m.s.call(ctx, http.MethodPut, "/v1/topics/"+topic, nil, cfg, nil); err != nil {
+		if err := m.s.call(ctx, http.MethodPut, "/v1/topics/"+topic, cfg, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
 	sub := wire.SubscriptionConfig{VisibilityTimeout: wire.Of(1.0), MaxDeliveries: wire.Of(2), DeadLetterTopic: wire.Of(dead)}
-	if err := m.s.call(ctx, http.MethodPut, "/v1/topics/"+fragile+"/subscriptions/s", nil, sub, nil); err != nil {
+	if err := m.s.call(ctx, http.MethodPut, "/v1/topics/"+fragile+"/subscriptions/s", sub, nil); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -152,7 +153,7 @@ func (m *mix) setUp(ctx context.Context, t *testing.T) {
 func (m *mix) produce(ctx context.Context, topic, body string) (made wire.ProduceResult, ok bool) {
 	var out wire.ProduceAnswer
 	in := wire.ProduceRequest{Messages: []wire.MessageIn{{Key: body, Body: &body}}}
-	err := m.s.call(ctx, http.MethodPost, "/v1/topics/"+topic+"/messages", nil, in, &out)
+	err := m.s.call(ctx, http.MethodPost, "/v1/topics/"+topic+"/messages", in, &out)
 	if err != nil || len(out.Results) != 1 || out.Results[0].Error != nil {
 		return made, false
 	}
@@ -179,6 +180,9 @@ func (m *mix) deadLetters(ctx context.Context, _ *rand.Rand) error {
 	return nil
 }
 
+// quiet is how many empty claims in a row end the consumer: longer than any claim holds.
+const quiet = 4
+
 // failing acks what is sound and releases what is poison, until nothing has come for a while.
 func (m *mix) failing(ctx context.Context, stop <-chan struct{}) error {
 	path := "/v1/topics/" + fragile + "/subscriptions/s/"
@@ -200,7 +204,7 @@ func (m *mix) failing(ctx context.Context, stop <-chan struct{}) error {
 		m.mu.Unlock()
 		for verb, receipts := range map[string][]string{"ack": acks, "release": releases} {
 			if len(receipts) > 0 {
-				_ = m.s.call(ctx, http.MethodPost, path+verb, nil, wire.ReceiptsRequest{Receipts: receipts}, nil)
+				_ = m.s.call(ctx, http.MethodPost, path+verb, wire.ReceiptsRequest{Receipts: receipts}, nil)
 			}
 		}
 		empty++
@@ -344,8 +348,8 @@ func (m *mix) topics(ctx context.Context, rng *rand.Rand) error {
 func (m *mix) bodies(ctx context.Context, t *testing.T, topic string) map[string]int {
 	t.Helper()
 	out := make(map[string]int)
-	for _, body := range readTopic(ctx, t, m.s, topic) {
-		out[body]++
+	for _, r := range load.ReadTopic(ctx, t, m.s, topic) {
+		out[r.Body]++
 	}
 	return out
 }
@@ -354,7 +358,7 @@ func (m *mix) verify(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 		var list wire.DelayedList
-		if err := m.s.call(ctx, http.MethodGet, "/v1/topics/"+edited+"/delayed?limit=1", nil, nil, &list); err != nil {
+		if err := m.s.call(ctx, http.MethodGet, "/v1/topics/"+edited+"/delayed?limit=1", nil, &list); err != nil {
 			t.Fatal(err)
 		}
 		if len(list.Messages) == 0 {

@@ -1,21 +1,17 @@
 package kill
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/spillway-mq/spillway/tests/load"
 )
 
 // server is one spillway process after another, on one address and one data folder.
@@ -98,52 +94,13 @@ func (s *server) kill() {
 	s.client.CloseIdleConnections()
 }
 
-// errDown: the server did not answer, so whether it did what it was asked is not known.
-var errDown = errors.New("no answer")
+// URL implements load.Target.
+func (s *server) URL() string { return "http://" + s.addr }
 
-// call makes one API call. Its error is errDown, or says what the server refused.
-func (s *server) call(ctx context.Context, method, path string, headers map[string]string, in, out any) error {
-	var body io.Reader
-	if in != nil {
-		data, err := json.Marshal(in)
-		if err != nil {
-			return err
-		}
-		body = bytes.NewReader(data)
-	}
-	req, err := http.NewRequestWithContext(ctx, method, "http://"+s.addr+path, body)
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	for k, v := range headers {
-		req.Header.Set(k, v)
-	}
-	data, status, err := s.do(req)
-	if err != nil {
-		return err
-	}
-	if status >= http.StatusMultipleChoices {
-		return fmt.Errorf("%s %s: %d %s", method, path, status, strings.TrimSpace(string(data)))
-	}
-	if out == nil {
-		return nil
-	}
-	if err := json.Unmarshal(data, out); err != nil {
-		return fmt.Errorf("%s %s: %w in %s", method, path, err, data)
-	}
-	return nil
-}
+// Do implements load.Target.
+func (s *server) Do(req *http.Request) ([]byte, int, error) { return load.Send(s.client, req) }
 
-func (s *server) do(req *http.Request) ([]byte, int, error) {
-	resp, err := s.client.Do(req)
-	if err != nil {
-		return nil, 0, errDown
-	}
-	defer func() { _ = resp.Body.Close() }()
-	data, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return nil, 0, errDown
-	}
-	return data, resp.StatusCode, nil
+// call makes one API call, as load.Call.
+func (s *server) call(ctx context.Context, method, path string, in, out any) error {
+	return load.Call(ctx, s, load.Request{Method: method, Path: path, In: in}, out)
 }

@@ -125,16 +125,15 @@ func (a *app) bench(ctx context.Context, f benchFlags) (err error) {
 	}
 	report := benchReport{CPUs: runtime.GOMAXPROCS(0)}
 	own := a.globals.endpoint == ""
-	var server Server
+	var server *ownServer
 	if own {
-		var stop func() error
-		if server, stop, err = a.ownServer(ctx, f.dir); err != nil {
+		if server, err = a.startOwn(ctx, f.dir); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, stop()) }()
+		defer func() { err = errors.Join(err, server.stop()) }()
 		cfg.endpoint, cfg.auth = server.URL(), authNone
 		if !f.noDisk {
-			disk, err := bench.ProbeDisk(bench.DiskOptions{Dir: server.Dir(), SequentialBytes: 128 << 20, Each: 400 * time.Millisecond})
+			disk, err := bench.ProbeDisk(bench.DiskOptions{Dir: server.dir, SequentialBytes: 128 << 20, Each: 400 * time.Millisecond})
 			if err != nil {
 				return err
 			}

@@ -15,11 +15,14 @@ import (
 	"github.com/spillway-mq/spillway/pkg/client"
 )
 
-// The environment variables that are read, once, by configure.
+// The environment variables that are read, once: the first two by configure, the others, which the functions
+// have, too, by serve.
 const (
 	envEndpoint = "SPILLWAY_ENDPOINT"
 	envToken    = "SPILLWAY_TOKEN" // #nosec G101 -- the name of a variable
 	envAuth     = "SPILLWAY_AUTH"
+	envTable    = "SPILLWAY_TABLE"
+	envBucket   = "SPILLWAY_BUCKET"
 )
 
 const (

@@ -21,20 +21,26 @@ import (
 // anyPort lets the system choose a free port on the loopback interface.
 const anyPort = "127.0.0.1:0"
 
-// ownServer starts a server on a temporary folder. The function it gives stops it and removes the
-// folder.
-func (a *app) ownServer(ctx context.Context, base string) (Server, func() error, error) {
+// ownServer is a server on a temporary folder.
+type ownServer struct {
+	Server
+	dir string
+	// stop stops it and removes the folder.
+	stop func() error
+}
+
+func (a *app) startOwn(ctx context.Context, base string) (*ownServer, error) {
 	dir, err := os.MkdirTemp(base, "spillway-")
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	s, err := a.Start(context.WithoutCancel(ctx), ServerOptions{
 		Dir: dir, Listen: anyPort, Logger: slog.New(slog.DiscardHandler), Version: a.version,
 	})
 	if err != nil {
-		return nil, nil, errors.Join(err, os.RemoveAll(dir))
+		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	return s, func() error { return errors.Join(closeServer(ctx, s), os.RemoveAll(dir)) }, nil
+	return &ownServer{s, dir, func() error { return errors.Join(closeServer(ctx, s, 0), os.RemoveAll(dir)) }}, nil
 }
 
 func (a *app) demoCommand() *cobra.Command {
@@ -80,11 +86,11 @@ func (a *app) demo(ctx context.Context, o demo.Options) (err error) {
 	if err != nil {
 		return err
 	}
-	server, stop, err := a.ownServer(ctx, "")
+	server, err := a.startOwn(ctx, "")
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, stop()) }()
+	defer func() { err = errors.Join(err, server.stop()) }()
 	c, err := client.New(server.URL(), client.Options{UserAgent: "spillway-demo/" + a.version})
 	if err != nil {
 		return err
@@ -95,7 +101,7 @@ func (a *app) demo(ctx context.Context, o demo.Options) (err error) {
 		out = a.Stderr
 	}
 	_, _ = fmt.Fprintf(out, "Spillway demo: %d producers upload batch files and submit references, %d workers claim and acknowledge\n"+
-		"server %s, data in %s, removed at the end\n\n", o.Producers, o.Workers, server.URL(), server.Dir())
+		"server %s, data in %s, removed at the end\n\n", o.Producers, o.Workers, server.URL(), server.dir)
 	live := &demoView{w: out, redraw: isTerminal(out)}
 	o.Show = live.show
 	result, err := demo.Run(ctx, c, o)

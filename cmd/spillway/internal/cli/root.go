@@ -34,7 +34,7 @@ type Program struct {
 	Stderr io.Writer
 	// LookupEnv is os.LookupEnv.
 	LookupEnv func(string) (string, bool)
-	// Start starts the local server.
+	// Start starts a server.
 	Start StartFunc
 }
 
@@ -70,7 +70,8 @@ func Main(p Program) int {
 	var silent *exit.SilentError
 	if !errors.As(err, &silent) {
 		endpoint := ""
-		if c, err := configure(a.globals, p.LookupEnv); err == nil {
+		// What a server that starts cannot reach is none of ours.
+		if c, err := configure(a.globals, p.LookupEnv); err == nil && cmd.Name() != serveName {
 			endpoint = c.endpoint
 		}
 		_, _ = fmt.Fprintf(p.Stderr, "spillway: %s\n", exit.Line(err, endpoint))
@@ -109,7 +110,8 @@ func (a *app) root() *cobra.Command {
 Start a server with "spillway serve", or watch one at work with "spillway demo".
 
 Environment: SPILLWAY_ENDPOINT stands in for --endpoint, SPILLWAY_TOKEN for --token-file,
-SPILLWAY_AUTH for --auth. The URL of an AWS API Gateway is called with your AWS credentials.
+SPILLWAY_AUTH for --auth; for serve --aws SPILLWAY_TABLE for --table, SPILLWAY_BUCKET for --bucket.
+The URL of an AWS API Gateway is called with your AWS credentials.
 Durations are 90, 30s, 5m, 2h or 7d; sizes 4096, 64KiB or 10MB.
 
 ` + exit.Help,

@@ -1,4 +1,4 @@
-package local
+package server
 
 import (
 	"net/http"
@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/spillway-mq/spillway/pkg/httpapi"
+	"github.com/spillway-mq/spillway/pkg/meter"
 )
 
 // metrics are the server's figures for Prometheus. Their labels are routes and operations, never
@@ -20,7 +21,8 @@ type metrics struct {
 	bytes    *prometheus.CounterVec
 }
 
-func newMetrics(s *Server, version string) *metrics {
+// newMetrics makes them; figures are the stores' own, and may be nil.
+func newMetrics(counts *meter.Meter, figures prometheus.Collector, version string) *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -39,9 +41,12 @@ func newMetrics(s *Server, version string) *metrics {
 	})
 	info.Set(1)
 	m.registry.MustRegister(
-		m.calls, m.seconds, m.bytes, info, &storeCollector{s},
+		m.calls, m.seconds, m.bytes, info, &storeCollector{counts},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
+	if figures != nil {
+		m.registry.MustRegister(figures)
+	}
 	return m
 }
 
@@ -56,14 +61,8 @@ func (m *metrics) handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 }
 
-// storeCollector reads the figures that the stores keep themselves.
-type storeCollector struct{ s *Server }
-
-type storeFigure struct {
-	name, help string
-	kind       prometheus.ValueType
-	value      float64
-}
+// storeCollector tells what has been asked of the stores.
+type storeCollector struct{ counts *meter.Meter }
 
 // Describe implements prometheus.Collector; describing nothing makes the collector an unchecked one,
 // since the operations that occur are not known beforehand.
@@ -77,28 +76,9 @@ func (c *storeCollector) Collect(out chan<- prometheus.Metric) {
 	ops := byOp("spillway_store_operations_total", "Operations on the stores.")
 	failures := byOp("spillway_store_errors_total", "Operations on the stores that failed.")
 	refusals := byOp("spillway_store_refusals_total", "Conditional operations whose condition did not hold.")
-	for _, row := range c.s.meter.Snapshot().Rows {
+	for _, row := range c.counts.Snapshot().Rows {
 		out <- prometheus.MustNewConstMetric(ops, prometheus.CounterValue, float64(row.Ops), row.Op)
 		out <- prometheus.MustNewConstMetric(failures, prometheus.CounterValue, float64(row.Errors), row.Op)
 		out <- prometheus.MustNewConstMetric(refusals, prometheus.CounterValue, float64(row.Refusals), row.Op)
-	}
-	for _, f := range c.figures() {
-		out <- prometheus.MustNewConstMetric(prometheus.NewDesc(f.name, f.help, nil, nil), f.kind, f.value)
-	}
-}
-
-func (c *storeCollector) figures() []storeFigure {
-	m, f := c.s.meta.Stats(), c.s.files.Stats()
-	const counter, gauge = prometheus.CounterValue, prometheus.GaugeValue
-	return []storeFigure{
-		{"spillway_meta_commits_total", "Commits of the metadata store; operations per commit is the depth of group commit.", counter, float64(m.Commits)},
-		{"spillway_meta_operations_committed_total", "Operations that those commits carried.", counter, float64(m.Ops)},
-		{"spillway_meta_commit_failures_total", "Commits of the metadata store that failed.", counter, float64(m.FailedCommits)},
-		{"spillway_meta_fsyncs_total", "Syncs of the metadata file.", counter, float64(m.Fsyncs)},
-		{"spillway_meta_queued", "Requests that wait for a commit now.", gauge, float64(m.Queued)},
-		{"spillway_meta_file_bytes", "Size of the metadata file.", gauge, float64(m.FileBytes)},
-		{"spillway_objects_written_bytes_total", "Bytes written to object files.", counter, float64(f.BytesWritten)},
-		{"spillway_objects_fsyncs_total", "Syncs of object files and folders.", counter, float64(f.Fsyncs)},
-		{"spillway_objects_packs", "Pack files in the data folder.", gauge, float64(f.Packs)},
 	}
 }

@@ -1,6 +1,6 @@
 //go:build unix
 
-package local
+package server
 
 import "golang.org/x/sys/unix"
 

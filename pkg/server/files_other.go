@@ -1,6 +1,6 @@
 //go:build !unix
 
-package local
+package server
 
 // maxOpenFiles is how many files the process may have open; 0 if that is not known.
 func maxOpenFiles() int { return 0 }

@@ -1,4 +1,4 @@
-package kill
+package load
 
 import (
 	"bytes"
@@ -12,22 +12,10 @@ import (
 	"github.com/spillway-mq/spillway/pkg/httpapi/wire"
 )
 
-// The topics and subscriptions of the load.
-const (
-	plain = "plain" // a normal topic
-	later = "later" // a delayed one
-)
-
-var subscriptions = map[string][]string{plain: {"a", "b"}, later: {"a"}}
-
-// pace keeps the load, which grows with what is kept, to what the final check can read quickly.
-const pace = 4 * time.Millisecond
-
 // producer sends batch after batch until stop is closed, and then returns once the last one has its
 // answer.
 type producer struct {
-	s     *server
-	l     *ledger
+	*Load
 	name  string
 	topic string
 	rng   *rand.Rand
@@ -55,13 +43,13 @@ func (p *producer) run(ctx context.Context, stop <-chan struct{}) error {
 		select {
 		case <-stop:
 			return nil
-		case <-time.After(pace):
+		case <-time.After(p.Pace):
 		}
 		bodies := make([]string, 1+p.rng.IntN(12))
 		for i := range bodies {
 			bodies[i] = fmt.Sprintf("%s/%d/%d", p.name, n, i)
 		}
-		p.l.send(p.topic, p.guard != nil, bodies)
+		p.Ledger.send(p.topic, p.guard != nil, bodies)
 		if err := p.deliver(ctx, n, bodies); err != nil {
 			return fmt.Errorf("producer %s, call %d: %w", p.name, n, err)
 		}
@@ -77,12 +65,12 @@ func (p *producer) deliver(ctx context.Context, n uint64, bodies []string) error
 	for {
 		results, err := send(ctx)
 		if err == nil {
-			err = p.l.acknowledge(bodies, results)
+			err = p.Ledger.acknowledge(bodies, results)
 		}
-		if err == nil || p.guard == nil && errors.Is(err, errDown) {
+		if err == nil || p.guard == nil && errors.Is(err, ErrDown) {
 			return nil
 		}
-		if !errors.Is(err, errDown) && !retryable(err) {
+		if !errors.Is(err, ErrDown) && !Retryable(err) {
 			return err
 		}
 		select {
@@ -91,11 +79,6 @@ func (p *producer) deliver(ctx context.Context, n uint64, bodies []string) error
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-}
-
-func retryable(err error) bool {
-	return bytes.Contains([]byte(err.Error()), []byte(`"retryable":true`)) ||
-		bytes.Contains([]byte(err.Error()), []byte("503")) || bytes.Contains([]byte(err.Error()), []byte("in_progress"))
 }
 
 // request makes the call, the same each time it is sent.
@@ -111,14 +94,14 @@ func (p *producer) request(n uint64, bodies []string) (func(context.Context) ([]
 	req := wire.ProduceRequest{Producer: guard}
 	for _, b := range bodies {
 		m := wire.MessageIn{Key: fmt.Sprint(p.rng.IntN(50)), Body: &b}
-		if p.topic == later {
+		if p.topic == Later {
 			m.Delay = wire.Of(float64(p.rng.IntN(4)) / 2)
 		}
 		req.Messages = append(req.Messages, m)
 	}
 	return func(ctx context.Context) ([]wire.ProduceResult, error) {
 		var out wire.ProduceAnswer
-		err := p.s.call(ctx, http.MethodPost, "/v1/topics/"+p.topic+"/messages", headers, req, &out)
+		err := Call(ctx, p.Target, Request{http.MethodPost, "/v1/topics/" + p.topic + "/messages", headers, req}, &out)
 		return out.Results, err
 	}, nil
 }
@@ -136,7 +119,7 @@ func (p *producer) uploads(n uint64, bodies []string, headers map[string]string,
 			req.References = append(req.References, wire.ReferenceIn{Object: object, Format: wire.FormatPayload, Key: fmt.Sprint(n)})
 		}
 		var out wire.ProduceAnswer
-		err := p.s.call(ctx, http.MethodPost, "/v1/topics/"+p.topic+"/references", headers, req, &out)
+		err := Call(ctx, p.Target, Request{http.MethodPost, "/v1/topics/" + p.topic + "/references", headers, req}, &out)
 		return out.Results, err
 	}
 }
@@ -144,7 +127,7 @@ func (p *producer) uploads(n uint64, bodies []string, headers map[string]string,
 func (p *producer) put(ctx context.Context, body string) (string, error) {
 	var up wire.UploadsAnswer
 	in := wire.UploadsRequest{Objects: []wire.ObjectIn{{Size: wire.Of(int64(len(body)))}}}
-	if err := p.s.call(ctx, http.MethodPost, "/v1/topics/"+p.topic+"/uploads", nil, in, &up); err != nil {
+	if err := Call(ctx, p.Target, Request{http.MethodPost, "/v1/topics/" + p.topic + "/uploads", nil, in}, &up); err != nil {
 		return "", err
 	}
 	u := up.Uploads[0]
@@ -155,7 +138,7 @@ func (p *producer) put(ctx context.Context, body string) (string, error) {
 	for k, v := range u.Headers {
 		req.Header.Set(k, v)
 	}
-	data, status, err := p.s.do(req)
+	data, status, err := p.Target.Do(req)
 	if err != nil {
 		return "", err
 	}
@@ -168,8 +151,7 @@ func (p *producer) put(ctx context.Context, body string) (string, error) {
 // consumer claims and acks, releases or forgets what it gets, until stop is closed and nothing has
 // come for a while.
 type consumer struct {
-	s          *server
-	l          *ledger
+	*Load
 	topic, sub string
 	rng        *rand.Rand
 }
@@ -179,11 +161,11 @@ func (c *consumer) path(verb string) string {
 }
 
 // quiet is how many empty claims in a row end a consumer after stop: longer than any claim holds.
-const quiet = 4
+func (c *consumer) quiet() int { return 2 + int(c.Visibility/claimWait) }
 
 func (c *consumer) run(ctx context.Context, stop <-chan struct{}) error {
 	empty := 0
-	for empty < quiet {
+	for empty < c.quiet() {
 		draining := false
 		select {
 		case <-stop:
@@ -192,7 +174,7 @@ func (c *consumer) run(ctx context.Context, stop <-chan struct{}) error {
 		}
 		n, err := c.once(ctx, draining)
 		switch {
-		case errors.Is(err, errDown) || err != nil && retryable(err):
+		case errors.Is(err, ErrDown) || err != nil && Retryable(err):
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
@@ -211,13 +193,13 @@ func (c *consumer) run(ctx context.Context, stop <-chan struct{}) error {
 
 // once claims and settles one answer's messages.
 func (c *consumer) once(ctx context.Context, draining bool) (int, error) {
-	req := wire.ClaimRequest{MaxMessages: wire.Of(1 + c.rng.IntN(30)), Wait: wire.Of(1.0)}
+	req := wire.ClaimRequest{MaxMessages: wire.Of(1 + c.rng.IntN(c.Claim)), Wait: wire.Of(claimWait.Seconds())}
 	if draining {
 		req.MaxMessages = wire.Of(200)
 	}
 	asked := time.Now()
 	var got wire.MessageList
-	if err := c.s.call(ctx, http.MethodPost, c.path("claims"), nil, req, &got); err != nil {
+	if err := Call(ctx, c.Target, Request{http.MethodPost, c.path("claims"), nil, req}, &got); err != nil {
 		return 0, err
 	}
 	answered := time.Now()
@@ -225,7 +207,7 @@ func (c *consumer) once(ctx context.Context, draining bool) (int, error) {
 	var acks, releases []wire.Message
 	for i := range got.Messages {
 		m := &got.Messages[i]
-		c.l.deliver(sub, m, asked, answered)
+		c.Ledger.deliver(sub, m, asked, answered)
 		switch dice := c.rng.IntN(100); {
 		case draining || dice < 85:
 			acks = append(acks, *m)
@@ -245,17 +227,17 @@ func (c *consumer) settle(ctx context.Context, sub, verb string, messages []wire
 	}
 	req := wire.ReceiptsRequest{}
 	for _, m := range messages {
-		c.l.settle(sub, m.ID, ack)
+		c.Ledger.settle(sub, m.ID, ack)
 		req.Receipts = append(req.Receipts, m.Receipt)
 	}
 	var out wire.ReceiptsAnswer
-	if err := c.s.call(ctx, http.MethodPost, c.path(verb), nil, req, &out); err != nil {
+	if err := Call(ctx, c.Target, Request{http.MethodPost, c.path(verb), nil, req}, &out); err != nil {
 		return err
 	}
 	now := time.Now()
 	for i, r := range out.Results {
 		if ack && r.OK {
-			c.l.ack(sub, messages[i].ID, now)
+			c.Ledger.ack(sub, messages[i].ID, now)
 		}
 	}
 	return nil

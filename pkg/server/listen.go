@@ -1,4 +1,4 @@
-package local
+package server
 
 import (
 	"net"
@@ -8,17 +8,32 @@ import (
 	"github.com/spillway-mq/spillway/pkg/queue"
 )
 
-// checkListen refuses to open an unguarded door to other machines.
-func checkListen(o Options) error {
-	host, _, err := net.SplitHostPort(o.Listen)
+// DefaultListen is where a server listens unless told otherwise.
+const DefaultListen = "127.0.0.1:8080"
+
+// Door is where a server listens, and whom it lets in.
+type Door struct {
+	// Listen is host and port; port 0 takes a free one. An address that is not a loopback one is refused
+	// without Token or Insecure.
+	Listen string
+	// Token, if not empty, must come as bearer token with every call but /healthz.
+	Token string
+	// Insecure says that someone else guards the door.
+	Insecure bool
+}
+
+// Check refuses, as Invalid, to open an unguarded door to other machines. Start does it, too; it is for those who
+// have something to open before.
+func (d Door) Check() error {
+	host, _, err := net.SplitHostPort(d.Listen)
 	if err != nil {
 		return queue.Invalid("listen", nil, "must be host:port, as in %s", DefaultListen)
 	}
-	if isLoopback(host) || o.Token != "" || o.Insecure {
+	if isLoopback(host) || d.Token != "" || d.Insecure {
 		return nil
 	}
 	return queue.Invalid("listen", nil,
-		"%s can be reached from other machines: give a bearer token (--token-file), or say that someone else guards the door (--insecure)", o.Listen)
+		"%s can be reached from other machines: give a bearer token (--token-file), or say that someone else guards the door (--insecure)", d.Listen)
 }
 
 // isLoopback reports whether only this machine can reach host. An empty host means all addresses; of
