@@ -157,7 +157,7 @@ func (s *Server) serve(listener net.Listener, o Options, key [signedurl.KeyBytes
 	agenda := delay.NewAgenda()
 	system := assembly.New(assembly.Deps{Meta: agenda.Watch(s.meter.Meta(s.meta)), Blob: objects, Presigner: signer, Logger: o.Logger})
 	s.hub = system.Hub
-	metrics := newMetrics(s, o.Version)
+	metrics := newMetrics(s, system.Lag, o.Version)
 	s.http = &http.Server{
 		Handler: system.Handler(httpapi.Deps{
 			Token: o.Token, BaseURL: o.BaseURL, Observe: metrics.observe, Ready: s.ready,

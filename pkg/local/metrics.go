@@ -1,14 +1,17 @@
 package local
 
 import (
+	"context"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/spillway-mq/spillway/pkg/httpapi"
+	"github.com/spillway-mq/spillway/pkg/lag"
 )
 
 // metrics are the server's figures for Prometheus. Their labels are routes and operations, never
@@ -20,7 +23,7 @@ type metrics struct {
 	bytes    *prometheus.CounterVec
 }
 
-func newMetrics(s *Server, version string) *metrics {
+func newMetrics(s *Server, waiting *lag.Service, version string) *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -39,7 +42,7 @@ func newMetrics(s *Server, version string) *metrics {
 	})
 	info.Set(1)
 	m.registry.MustRegister(
-		m.calls, m.seconds, m.bytes, info, &storeCollector{s},
+		m.calls, m.seconds, m.bytes, info, &storeCollector{s}, &lagCollector{s, waiting},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	return m
@@ -101,4 +104,33 @@ func (c *storeCollector) figures() []storeFigure {
 		{"spillway_objects_fsyncs_total", "Syncs of object files and folders.", counter, float64(f.Fsyncs)},
 		{"spillway_objects_packs", "Pack files in the data folder.", gauge, float64(f.Packs)},
 	}
+}
+
+// lagCollector looks, when it is asked, for how long messages have been waiting. A look is bounded
+// (package lag), and here its reads are of the embedded store.
+type lagCollector struct {
+	s       *Server
+	waiting *lag.Service
+}
+
+// lookTimeout bounds what a scrape waits for a look.
+const lookTimeout = 2 * time.Second
+
+func (c *lagCollector) desc() *prometheus.Desc {
+	return prometheus.NewDesc("spillway_oldest_message_age_seconds",
+		"For how long the oldest message that may be claimed, and is not, has been visible, over all subscriptions; 0 if there is none.", nil, nil)
+}
+
+// Describe implements prometheus.Collector.
+func (c *lagCollector) Describe(out chan<- *prometheus.Desc) { out <- c.desc() }
+
+// Collect implements prometheus.Collector.
+func (c *lagCollector) Collect(out chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
+	defer cancel()
+	report, err := c.waiting.Look(ctx)
+	if err != nil {
+		c.s.logger.Warn("look for the oldest message", "error", err)
+	}
+	out <- prometheus.MustNewConstMetric(c.desc(), prometheus.GaugeValue, report.Oldest.Seconds())
 }
