@@ -72,8 +72,9 @@ func IdleOf(ctx context.Context, p Prices) (Idle, error) {
 	reads := monthly(float64(lead.ReadUnits), float64(tidy.ReadUnits))
 	writes := monthly(float64(lead.WriteUnits), float64(tidy.WriteUnits))
 	puts := monthly(float64(lead.Puts), float64(tidy.Puts))
-	leads, tidies := runLine("leader", emf.Promoted, true), runLine("compactor", emf.Deleted, false)
-	logs := leaderRuns*float64(len(leads)) + compactorRuns*float64(len(tidies))
+	changes, leads, tidies := runLine("leader", emf.Changed, false), runLine("leader", emf.Promoted, true), runLine("compactor", emf.Deleted, false)
+	logs := leaderRuns*float64(len(changes)+len(leads)) + compactorRuns*float64(len(tidies))
+	metrics := bytes.Count(leads, []byte(`"Unit"`)) + bytes.Count(tidies, []byte(`"Unit"`)) + 1 // Changed; the leader's others are in both its lines
 	add("schedules", "invocations", runs, 14e6, p.Schedule.USD/million)
 	add("Lambda calls", "calls", runs, 1e6, p.LambdaRequest.USD/million)
 	add("Lambda time (assumed)", "GB-s", seconds, 400_000, p.LambdaGBs.USD)
@@ -81,7 +82,7 @@ func IdleOf(ctx context.Context, p Prices) (Idle, error) {
 	add("DynamoDB writes", "units", writes, 0, p.WriteUnit.USD/million)
 	add("S3 lists", "requests", puts, 0, p.S3Put.USD/million)
 	add("logs", "MB", logs/1e6, 5000, p.LogGB.USD/1000)
-	add("metrics of runs", "metrics", float64(bytes.Count(leads, []byte(`"Unit"`))+bytes.Count(tidies, []byte(`"Unit"`))), 10, p.Metric.USD)
+	add("metrics of runs", "metrics", float64(metrics), 10, p.Metric.USD)
 	add("alarms", "alarms", idleAlarms, 10, p.Alarm.USD)
 	add("dashboard", "dashboard", 1, 3, p.Dashboard.USD)
 
@@ -119,9 +120,10 @@ func idleRuns(ctx context.Context) (leader, compactor, poll *FunctionUsage, err 
 		}
 	}
 	leader, err = v.measure(v.function(), time.Minute, func(f *function) error {
+		_, serr := f.Scale.Run(ctx)
 		_, lerr := f.Lag.Look(ctx)
 		_, _, err := f.Delay.PromoteAll(ctx)
-		return errors.Join(lerr, err)
+		return errors.Join(serr, lerr, err)
 	})
 	if err != nil {
 		return nil, nil, nil, err
