@@ -105,10 +105,17 @@ func schedules(t *testing.T, d *deployment) {
 	promoted := 0
 	for _, r := range d.runs(t, d.stack, "Leader") {
 		promoted += r.Promoted
+		if r.OldestMessageAge == nil {
+			t.Errorf("the leader does not tell how long messages wait: %+v", r)
+		}
 	}
 	if promoted == 0 {
 		t.Error("the leader's metrics tell of no promotion")
 	}
+	// The promoted message waits for a subscription that nobody claims from.
+	eventually(t, patience, "the leader tells that a message waits", func() bool {
+		return slices.ContainsFunc(d.runs(t, d.stack, "Leader"), func(r run) bool { return r.OldestMessageAge != nil && *r.OldestMessageAge > 0 })
+	})
 }
 
 // sideBySide: a second deployment shares nothing with the first.

@@ -183,6 +183,8 @@ func (e *endpoint) logs(t *testing.T, stack, function string) []string {
 type run struct {
 	Runs, Faults, Promoted, Deleted int
 	Table                           string
+	// OldestMessageAge is in seconds; nil where the line has none.
+	OldestMessageAge *float64
 }
 
 func (e *endpoint) runs(t *testing.T, stack, function string) []run {

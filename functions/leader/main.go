@@ -1,6 +1,6 @@
 // Command leader is the Lambda function of the control plane: it answers the API calls on topics, and, called
 // by the schedule or woken by a producer, lets segments follow their load. The schedule has it promote
-// delayed messages that no claim has promoted, too.
+// delayed messages that no claim has promoted, too, and tell how long the oldest message has been waiting.
 package main
 
 import (

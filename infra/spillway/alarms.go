@@ -8,21 +8,8 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatchactions"
 	"github.com/aws/jsii-runtime-go"
-)
 
-// The metrics that the leader writes into its log, in CloudWatch's embedded metric format. Each has
-// two dimensions: the table's name, by which deployments of one account are told apart, and the
-// function's.
-const (
-	MetricNamespace         = "Spillway"
-	MetricTableDimension    = "Table"
-	MetricFunctionDimension = "Function"
-	// MetricOldestMessageAge is the age in seconds of the oldest message that some subscription
-	// has not yet done with; written once a scheduled run, 0 if there is none.
-	MetricOldestMessageAge = "OldestMessageAge"
-	// MetricRuns is 1 for each scheduled run. One that failed counts too: the alarm on errors
-	// tells of it.
-	MetricRuns = "Runs"
+	"github.com/spillway-mq/spillway/functions/emf"
 )
 
 // alarm is what the alarms differ in: `metric over period` compared with a threshold, in the last
@@ -40,12 +27,12 @@ type alarm struct {
 func (s *Spillway) addAlarms() {
 	alarms := []alarm{
 		{
-			id: "OldestMessageTooOld", metric: s.own(MetricOldestMessageAge, "Maximum"),
+			id: "OldestMessageTooOld", metric: s.own(emf.OldestMessageAge, "Maximum"),
 			threshold: s.props.OldestMessageAge.Seconds(), periods: 5,
 			what: "A message waits to be consumed for too long: consumers are missing, too slow, or failing.",
 		},
 		{
-			id: "LeaderNotRun", metric: s.own(MetricRuns, "Sum"), below: true, threshold: 1, periods: 5, silent: true,
+			id: "LeaderNotRun", metric: s.own(emf.Runs, "Sum"), below: true, threshold: 1, periods: 5, silent: true,
 			what: "The leader has not run for 5 minutes: topics do not scale, and delayed messages of idle topics are late. See its log and its schedule.",
 		},
 		// Two, not their sum: emulators know no metric math in alarms.
@@ -110,8 +97,8 @@ func (s *Spillway) addAlarm(a *alarm) {
 
 // own is one of the leader's metrics, over a minute.
 func (s *Spillway) own(name, statistic string) awscloudwatch.Metric {
-	return metric(MetricNamespace, name, statistic, time.Minute, map[string]*string{
-		MetricTableDimension: s.Table.TableName(), MetricFunctionDimension: jsii.String(string(Leader)),
+	return metric(emf.Namespace, name, statistic, time.Minute, map[string]*string{
+		emf.Table: s.Table.TableName(), emf.Function: jsii.String(string(Leader)),
 	})
 }
 

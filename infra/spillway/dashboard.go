@@ -8,6 +8,8 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
 	"github.com/aws/aws-cdk-go/awscdk/v2/interfaces/interfacesawscloudwatch"
 	"github.com/aws/jsii-runtime-go"
+
+	"github.com/spillway-mq/spillway/functions/emf"
 )
 
 // addDashboard shows, from top to bottom: is something wrong; what do callers see; who is behind it.
@@ -31,7 +33,7 @@ func (s *Spillway) addDashboard() {
 				Title: jsii.String("Alarms"), Alarms: &alarms, Width: jsii.Number(24), Height: jsii.Number(3),
 			})},
 			{
-				graph("Oldest message not consumed (s)", s.own(MetricOldestMessageAge, "Maximum")),
+				graph("Oldest message not consumed (s)", s.own(emf.OldestMessageAge, "Maximum")),
 				graph("API calls", s.apiMetric("Count", "Sum", minute), s.apiMetric("4xx", "Sum", minute), s.apiMetric("5xx", "Sum", minute)),
 				graph("API latency (ms)", label(s.apiMetric("Latency", "p50", minute), "p50"), label(s.apiMetric("Latency", "p99", minute), "p99")),
 			},
@@ -43,7 +45,7 @@ func (s *Spillway) addDashboard() {
 			{
 				graph("Function time, p99 (ms)", each("Duration", "p99")...),
 				graph("Functions at once", each("ConcurrentExecutions", "Maximum")...),
-				graph("Leader runs", s.own(MetricRuns, "Sum")),
+				graph("Leader runs", s.own(emf.Runs, "Sum")),
 			},
 			{
 				graph("Table units", s.tableMetric("ConsumedWriteCapacityUnits"), s.tableMetric("ConsumedReadCapacityUnits")),

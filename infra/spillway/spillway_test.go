@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
 	"github.com/aws/jsii-runtime-go"
 
+	"github.com/spillway-mq/spillway/functions/emf"
 	"github.com/spillway-mq/spillway/infra/spillway"
 	"github.com/spillway-mq/spillway/pkg/httpapi"
 	"github.com/spillway-mq/spillway/pkg/meta/dynamometa"
@@ -35,6 +36,7 @@ func TestTemplate(t *testing.T) {
 		"stage":     testStage,
 		"schedules": testSchedules,
 		"alarms":    testAlarms,
+		"metrics":   testMetrics,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, tpl) })
 	}
@@ -213,11 +215,11 @@ func testAlarms(t *testing.T, tpl *template) {
 		map[string]any{"Name": "Function", "Value": "leader"}, map[string]any{"Name": "Table", "Value": map[string]any{"Ref": table}},
 	}
 	want(t, tpl.one(t, "AWS::CloudWatch::Alarm", "OldestMessageTooOld"), map[string]any{
-		"Namespace": spillway.MetricNamespace, "MetricName": spillway.MetricOldestMessageAge, "Statistic": "Maximum", "Dimensions": own,
+		"Namespace": emf.Namespace, "MetricName": emf.OldestMessageAge, "Statistic": "Maximum", "Dimensions": own,
 		"Threshold": 900, "EvaluationPeriods": 5, "Period": 60, "TreatMissingData": "notBreaching",
 	})
 	want(t, tpl.one(t, "AWS::CloudWatch::Alarm", "LeaderNotRun"), map[string]any{
-		"Namespace": spillway.MetricNamespace, "MetricName": spillway.MetricRuns, "Dimensions": own, "ComparisonOperator": "LessThanThreshold",
+		"Namespace": emf.Namespace, "MetricName": emf.Runs, "Dimensions": own, "ComparisonOperator": "LessThanThreshold",
 		"Threshold": 1, "EvaluationPeriods": 5, "Period": 60, "TreatMissingData": "breaching",
 	})
 	for id, name := range map[string]string{"TableReadsThrottled": "ReadThrottleEvents", "TableWritesThrottled": "WriteThrottleEvents"} {

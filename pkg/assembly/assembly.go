@@ -20,6 +20,7 @@ import (
 	"github.com/spillway-mq/spillway/pkg/consume"
 	"github.com/spillway-mq/spillway/pkg/delay"
 	"github.com/spillway-mq/spillway/pkg/httpapi"
+	"github.com/spillway-mq/spillway/pkg/lag"
 	"github.com/spillway-mq/spillway/pkg/lease"
 	"github.com/spillway-mq/spillway/pkg/meta"
 	"github.com/spillway-mq/spillway/pkg/notify"
@@ -48,6 +49,9 @@ type Deps struct {
 	Wake    func()
 	// Patience is as in scale.Deps.
 	Patience time.Duration
+	// Marked is for stores where a read costs money: this process marks that it appends (lag.Watch),
+	// and goes by the marks of all. All processes on the stores must have it, or none.
+	Marked bool
 }
 
 // System is the use cases of one process.
@@ -58,6 +62,8 @@ type System struct {
 	Delay   *delay.Service
 	Compact *compact.Service
 	Scale   *scale.Service
+	// Lag tells how long the oldest message waits.
+	Lag *lag.Service
 	// Hub wakes the system's long polls; closing it ends them.
 	Hub *notify.Hub
 
@@ -78,6 +84,11 @@ func New(d Deps) *System {
 		d.Logger = slog.New(slog.DiscardHandler)
 	}
 	s := &System{Hub: notify.NewHub(), ids: d.IDs, clock: d.Clock, logger: d.Logger}
+	var marks meta.Store
+	if d.Marked {
+		marks = d.Meta
+		d.Meta = lag.Watch(d.Meta, d.IDs, d.Clock)
+	}
 	log := segment.New(segment.Deps{Meta: d.Meta, Blob: d.Blob, IDs: d.IDs, Clock: d.Clock, CacheBytes: d.CacheBytes})
 	s.Topics = topics.New(topics.Deps{Meta: d.Meta, IDs: d.IDs, Clock: d.Clock, Targets: d.Targets, Wake: d.Wake})
 	s.Scale = scale.New(scale.Deps{
@@ -99,6 +110,7 @@ func New(d Deps) *System {
 		Meta: d.Meta, Blob: d.Blob, Lease: lease.New(d.Meta, d.IDs, d.Clock), IDs: d.IDs, Clock: d.Clock, Logger: d.Logger,
 		Log: segment.New(segment.Deps{Meta: d.Meta, Blob: d.Blob, IDs: d.IDs, Clock: d.Clock, CacheBytes: compactCacheBytes}),
 	})
+	s.Lag = lag.New(lag.Deps{Topics: s.Topics, Backlogs: s.Consume, Clock: d.Clock, Meta: marks})
 	return s
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/spillway-mq/spillway/pkg/compact"
 	"github.com/spillway-mq/spillway/pkg/delay"
 	"github.com/spillway-mq/spillway/pkg/lease"
+	"github.com/spillway-mq/spillway/pkg/scale"
 )
 
 const (
@@ -31,6 +32,9 @@ const (
 type Deps struct {
 	Delay   *delay.Service
 	Compact *compact.Service
+	Scale   *scale.Service
+	// Woken tells that a topic of the process asks for a look at its load.
+	Woken <-chan struct{}
 	// Agenda hears of all writes of the process (delay.Agenda.Watch).
 	Agenda *delay.Agenda
 	Leases *lease.Keeper
@@ -46,14 +50,20 @@ type Worker struct {
 func New(d Deps) *Worker { return &Worker{d} }
 
 // RunAlone works until ctx ends. No other process may write to the stores.
-func (w *Worker) RunAlone(ctx context.Context) { w.work(ctx, AloneReview) }
+func (w *Worker) RunAlone(ctx context.Context) {
+	var both sync.WaitGroup
+	both.Go(func() { w.whenWoken(ctx) })
+	both.Go(func() { w.work(ctx, AloneReview) })
+	both.Wait()
+}
 
 // work does everything until ctx ends.
 func (w *Worker) work(ctx context.Context, review time.Duration) {
-	var both sync.WaitGroup
-	both.Go(func() { w.backstop(ctx, review) })
-	both.Go(func() { w.compact(ctx) })
-	both.Wait()
+	var all sync.WaitGroup
+	all.Go(func() { w.backstop(ctx, review) })
+	all.Go(func() { w.compact(ctx) })
+	all.Go(func() { w.scale(ctx) })
+	all.Wait()
 }
 
 // backstop promotes what no claim has promoted: delayed messages of topics that nobody reads.

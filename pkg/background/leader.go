@@ -25,6 +25,9 @@ const (
 // RunInFleet works while it is the leader of all processes on the stores, watches the leader while another is,
 // and ends when ctx does; a leader then lets the lease go, so that another takes over at its next look.
 func (w *Worker) RunInFleet(ctx context.Context) {
+	var woken sync.WaitGroup
+	woken.Go(func() { w.whenWoken(ctx) })
+	defer woken.Wait()
 	for ctx.Err() == nil {
 		held, err := w.Leases.Acquire(ctx, LeaseName, LeaseTTL)
 		if err == nil {

@@ -2,7 +2,6 @@ package consume
 
 import (
 	"context"
-	"log/slog"
 	"time"
 
 	"github.com/spillway-mq/spillway/pkg/meta"
@@ -327,12 +326,8 @@ func (s *Service) successors(ctx context.Context, m *topics.Map, seg *meta.Segme
 
 // oldest is when the message at off became visible; 0 if that cannot be told.
 func (s *Service) oldest(ctx context.Context, v *view, off queue.Offset) (queue.Millis, error) {
-	loc, ok, err := v.at(ctx, max(off, v.start))
+	loc, ok, err := s.refAt(ctx, v, off)
 	if err != nil || !ok {
-		if unreadable(err) {
-			s.logger.LogAttrs(ctx, slog.LevelWarn, "a page of refs cannot be read", slog.Any("error", err))
-			return 0, nil
-		}
 		return 0, err
 	}
 	return loc.Ref.VisibleAt(), nil

@@ -15,6 +15,7 @@ import (
 	"github.com/spillway-mq/spillway/pkg/meta/boltmeta"
 	"github.com/spillway-mq/spillway/pkg/queue"
 	"github.com/spillway-mq/spillway/pkg/server"
+	"github.com/spillway-mq/spillway/pkg/topics"
 )
 
 // DefaultListen is where a server listens unless told otherwise; DefaultDir where its data is.
@@ -77,7 +78,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		Door: door, Meta: opened.meta, Blob: opened.files, Presigner: signer,
 		Objects: func(objects blob.Store) http.Handler { return signedurl.Handler(objects, signer, time.Now) },
 		BaseURL: o.BaseURL, Ready: opened.meta.Ready, Figures: figures{opened}, CloseStores: opened.close,
-		DrainDelay: o.DrainDelay, Logger: o.Logger, Version: o.Version,
+		DrainDelay: o.DrainDelay, Targets: topics.LocalTargets(), Logger: o.Logger, Version: o.Version,
 	})
 	if err != nil {
 		return nil, errors.Join(err, opened.close())

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -334,10 +335,18 @@ func TestUploadByReference(t *testing.T) {
 func TestMetrics(t *testing.T) {
 	s := start(t, local.Options{Version: "1.2.3"})
 	call(t, s, "PUT", "/v1/topics/t", wire.TopicConfig{}, &wire.Topic{})
+	call(t, s, "PUT", "/v1/topics/t/subscriptions/s", wire.SubscriptionConfig{}, &wire.Subscription{})
+	if _, before := raw(t, s, "GET", "/metrics", nil); !strings.Contains(string(before), "\nspillway_oldest_message_age_seconds 0\n") {
+		t.Error("something waits in an empty topic")
+	}
 	call(t, s, "POST", "/v1/topics/t/messages", wire.ProduceRequest{Messages: []wire.MessageIn{{Body: text("x")}}}, &wire.ProduceAnswer{})
+	time.Sleep(5 * time.Millisecond) // for the message to have an age
 	status, data := raw(t, s, "GET", "/metrics", nil)
 	if status != 200 {
 		t.Fatal(status)
+	}
+	if !regexp.MustCompile(`\nspillway_oldest_message_age_seconds (0\.\d|[1-9])`).Match(data) {
+		t.Errorf("the message that waits has no age in the metrics:\n%s", data)
 	}
 	for _, want := range []string{
 		`spillway_build_info{version="1.2.3"} 1`, `spillway_store_operations_total{operation="append"} 1`,

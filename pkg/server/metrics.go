@@ -1,14 +1,18 @@
 package server
 
 import (
+	"context"
+	"log/slog"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/spillway-mq/spillway/pkg/httpapi"
+	"github.com/spillway-mq/spillway/pkg/lag"
 	"github.com/spillway-mq/spillway/pkg/meter"
 )
 
@@ -22,7 +26,7 @@ type metrics struct {
 }
 
 // newMetrics makes them; figures are the stores' own, and may be nil.
-func newMetrics(counts *meter.Meter, figures prometheus.Collector, version string) *metrics {
+func newMetrics(counts *meter.Meter, figures prometheus.Collector, waiting *lagCollector, version string) *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -41,7 +45,7 @@ func newMetrics(counts *meter.Meter, figures prometheus.Collector, version strin
 	})
 	info.Set(1)
 	m.registry.MustRegister(
-		m.calls, m.seconds, m.bytes, info, &storeCollector{counts},
+		m.calls, m.seconds, m.bytes, info, &storeCollector{counts}, waiting,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	if figures != nil {
@@ -81,4 +85,33 @@ func (c *storeCollector) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(failures, prometheus.CounterValue, float64(row.Errors), row.Op)
 		out <- prometheus.MustNewConstMetric(refusals, prometheus.CounterValue, float64(row.Refusals), row.Op)
 	}
+}
+
+// lagCollector looks, when it is asked, for how long messages have been waiting. A look is bounded
+// (package lag), and here its reads are of the embedded store.
+type lagCollector struct {
+	waiting *lag.Service
+	logger  *slog.Logger
+}
+
+// lookTimeout bounds what a scrape waits for a look.
+const lookTimeout = 2 * time.Second
+
+func (c *lagCollector) desc() *prometheus.Desc {
+	return prometheus.NewDesc("spillway_oldest_message_age_seconds",
+		"For how long the oldest message that may be claimed, and is not, has been visible, over all subscriptions; 0 if there is none.", nil, nil)
+}
+
+// Describe implements prometheus.Collector.
+func (c *lagCollector) Describe(out chan<- *prometheus.Desc) { out <- c.desc() }
+
+// Collect implements prometheus.Collector.
+func (c *lagCollector) Collect(out chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
+	defer cancel()
+	report, err := c.waiting.Look(ctx)
+	if err != nil {
+		c.logger.Warn("look for the oldest message", "error", err)
+	}
+	out <- prometheus.MustNewConstMetric(c.desc(), prometheus.GaugeValue, report.Oldest.Seconds())
 }

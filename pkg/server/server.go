@@ -23,6 +23,7 @@ import (
 	"github.com/spillway-mq/spillway/pkg/meter"
 	"github.com/spillway-mq/spillway/pkg/notify"
 	"github.com/spillway-mq/spillway/pkg/queue"
+	"github.com/spillway-mq/spillway/pkg/topics"
 )
 
 // Options are what a server is made of. Door.Listen, Meta, Blob and Presigner are required.
@@ -49,8 +50,9 @@ type Options struct {
 	// DrainDelay is how long the server, told to stop, goes on answering while /readyz is red: as long as
 	// whoever sends it calls takes to see that. 0 to MaxDrainDelay.
 	DrainDelay time.Duration
-	// CacheBytes is as in assembly.Deps.
+	// CacheBytes and Targets are as in assembly.Deps.
 	CacheBytes int64
+	Targets    topics.Targets
 	// Logger hears of what the server does; nil drops it.
 	Logger *slog.Logger
 	// Version is told in metrics.
@@ -115,11 +117,18 @@ func (s *Server) serve(listener net.Listener) {
 	s.stop = cancel
 	objects, agenda, ids := s.meter.Blob(s.o.Blob), delay.NewAgenda(), queue.NewIDs(nil)
 	records := agenda.Watch(s.meter.Meta(s.o.Meta))
+	woken := make(chan struct{}, 1)
 	system := assembly.New(assembly.Deps{
 		Meta: records, Blob: objects, Presigner: s.o.Presigner, IDs: ids, Logger: s.o.Logger, CacheBytes: s.o.CacheBytes,
+		Marked: s.o.Fleet, Targets: s.o.Targets, Wake: func() {
+			select {
+			case woken <- struct{}{}:
+			default: // it will look
+			}
+		},
 	})
 	s.hub = system.Hub
-	metrics := newMetrics(s.meter, s.o.Figures, s.o.Version)
+	metrics := newMetrics(s.meter, s.o.Figures, &lagCollector{system.Lag, s.o.Logger}, s.o.Version)
 	around := httpapi.Deps{
 		Token: s.o.Token, BaseURL: s.o.BaseURL, Observe: metrics.observe, Ready: s.ready, Metrics: metrics.handler(),
 	}
@@ -132,7 +141,7 @@ func (s *Server) serve(listener net.Listener) {
 		ErrorLog: slog.NewLogLogger(s.o.Logger.Handler(), slog.LevelDebug),
 	}
 	worker := background.New(background.Deps{
-		Delay: system.Delay, Compact: system.Compact, Agenda: agenda, Leases: lease.New(records, ids, time.Now), Logger: s.o.Logger,
+		Delay: system.Delay, Compact: system.Compact, Scale: system.Scale, Woken: woken, Agenda: agenda, Leases: lease.New(records, ids, time.Now), Logger: s.o.Logger,
 	})
 	s.background.Go(func() {
 		if s.o.Fleet {

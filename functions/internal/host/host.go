@@ -23,6 +23,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/awslabs/aws-lambda-go-api-proxy/httpadapter"
 
+	"github.com/spillway-mq/spillway/functions/emf"
 	"github.com/spillway-mq/spillway/pkg/assembly"
 	"github.com/spillway-mq/spillway/pkg/cloud"
 	"github.com/spillway-mq/spillway/pkg/httpapi"
@@ -68,6 +69,7 @@ func New(c Config, d assembly.Deps, out io.Writer) *Host {
 	h := &Host{Logger: slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: c.LogLevel}))}
 	d.Logger = h.Logger
 	d.MaxInlineBytes = maxInlineBytes
+	d.Marked = true
 	h.System = assembly.New(d)
 	h.metrics = &metrics{function: c.Function, table: c.Table, out: out, clock: time.Now}
 	h.api = httpadapter.NewV2(h.System.Handler(httpapi.Deps{Observe: h.metrics.observe}))
@@ -104,13 +106,27 @@ func BadEvent() events.APIGatewayV2HTTPResponse {
 	}
 }
 
-// Promote promotes, on all topics, the delayed messages that are due, until all are or the budget is used
-// up; what remains is the next run's.
+// Promote is the part of the leader's scheduled run that is not Lead: it tells how long the oldest message
+// waits, and promotes, on all topics, the delayed messages that are due, until all are or the budget is used up; what remains is the
+// next run's.
 func (h *Host) Promote(ctx context.Context) error {
 	ctx, cancel := Budget(ctx)
 	defer cancel()
+	// First, and bounded, so that a run which has too much to promote still tells.
+	age, lerr := h.age(ctx)
 	promoted, _, err := h.System.Delay.PromoteAll(ctx)
-	return h.ran(ctx, "Promoted", promoted, err)
+	return h.ran(ctx, emf.Run{What: emf.Promoted, Done: promoted, Age: age, HasAge: true}, errors.Join(lerr, err))
+}
+
+// lookBudget bounds the time of a look for the oldest message; a run of lag.Service takes about a second
+// at most, unless the table is slow.
+const lookBudget = 15 * time.Second
+
+func (h *Host) age(ctx context.Context) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookBudget)
+	defer cancel()
+	report, err := h.System.Lag.Look(ctx)
+	return report.Oldest, err
 }
 
 // Compact merges and deletes what is due, until nothing is or the budget is used up; what remains is the
@@ -120,16 +136,17 @@ func (h *Host) Compact(ctx context.Context) error {
 	defer cancel()
 	report, err := h.System.Compact.Run(ctx)
 	swept, serr := h.System.Compact.Sweep(ctx)
-	return h.ran(ctx, "Deleted", report.Deleted+swept, errors.Join(err, serr))
+	return h.ran(ctx, emf.Run{What: emf.Deleted, Done: report.Deleted + swept}, errors.Join(err, serr))
 }
 
 // ran tells of a scheduled run in a metric, by whose absence an alarm tells that nobody runs any more. A run
 // whose time was up is no failure.
-func (h *Host) ran(ctx context.Context, what string, n int, err error) error {
+func (h *Host) ran(ctx context.Context, r emf.Run, err error) error {
 	if ctx.Err() != nil {
 		err = nil
 	}
-	h.metrics.run(what, n, err)
+	r.Failed = err != nil
+	h.metrics.run(r)
 	if err != nil {
 		return fmt.Errorf("scheduled run: %w", err)
 	}

@@ -185,12 +185,46 @@ func TestScheduledRuns(t *testing.T) {
 	if err := h.Compact(ctx); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`"Promoted":1`, `"Deleted":0`, `"Runs":1`} {
+	for _, want := range []string{`"Promoted":1`, `"Deleted":0`, `"Runs":1`, `"OldestMessageAge":0`, `{"Name":"OldestMessageAge","Unit":"Seconds"}`} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %s in\n%s", want, out)
 		}
 	}
 	if a := call(t, h, event("GET", "/v1/topics/t", "", nil)); !strings.Contains(a.Body, `"ready":1`) {
 		t.Errorf("after the leader's run: %s", a.Body)
+	}
+}
+
+// TestOldestMessageAge: the leader tells how long a message waits that another function took in, and that
+// none does once it was acked.
+func TestOldestMessageAge(t *testing.T) {
+	h, out := newHost(t)
+	age := func() float64 {
+		t.Helper()
+		out.Reset()
+		if err := h.Promote(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var line struct {
+			Age *float64 `json:"OldestMessageAge"`
+		}
+		if err := json.Unmarshal(out.Bytes(), &line); err != nil || line.Age == nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return *line.Age
+	}
+	call(t, h, event("PUT", "/v1/topics/t", `{}`, nil))
+	call(t, h, event("PUT", "/v1/topics/t/subscriptions/s", `{}`, nil))
+	if got := age(); got != 0 {
+		t.Errorf("nothing waits, and its age is %v", got)
+	}
+	call(t, h, event("POST", "/v1/topics/t/messages", `{"messages":[{"body":"x"}]}`, nil))
+	time.Sleep(5 * time.Millisecond)
+	if got := age(); got <= 0 || got > 60 {
+		t.Errorf("a message waits, and its age is %v", got)
+	}
+	call(t, h, event("POST", "/v1/topics/t/subscriptions/s/claims", `{}`, nil))
+	if got := age(); got != 0 {
+		t.Errorf("the message is claimed, and its age is %v", got)
 	}
 }

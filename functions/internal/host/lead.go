@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"time"
+
+	"github.com/spillway-mq/spillway/functions/emf"
 )
 
 const (
@@ -32,5 +34,5 @@ func (h *Host) Lead(ctx context.Context) error {
 		h.Logger.LogAttrs(ctx, slog.LevelInfo, "led", slog.Int("topics", rep.Topics), slog.Int("splits", rep.Splits),
 			slog.Int("merges", rep.Merges), slog.Int("hot", rep.Hot), slog.Int("watched", rep.Watched))
 	}
-	return h.ran(ctx, "Changed", rep.Splits+rep.Merges, err)
+	return h.ran(ctx, emf.Run{What: emf.Changed, Done: rep.Splits + rep.Merges}, err)
 }
