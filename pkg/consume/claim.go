@@ -28,12 +28,15 @@ type call struct {
 	taken    bool
 	holds    []hold
 
-	// capped: a cursor's limit left messages unclaimed; full: it was MaxInFlight. sealed: a head is sealed of which the map
-	// does not know it. err is the first failure of a segment.
+	// capped: a cursor's limit left messages unclaimed; full: it was MaxInFlight. behind: the map does not
+	// know what a head or a segment tells, that a segment is sealed or which there are. err is the first
+	// failure of a segment.
 	capped bool
 	full   bool
-	sealed bool
+	behind bool
 	err    error
+	// drained are segments found to have nothing more for the subscription, for good.
+	drained []queue.SegmentID
 	// next is when something will be due; 0 if nothing is known of.
 	next queue.Millis
 }
@@ -168,7 +171,7 @@ func (s *Service) look(ctx context.Context, c *call) ([]Delivery, error) {
 		*c = want
 		c.now = s.clock.Millis()
 		s.visit(ctx, c)
-		if c.sealed && len(c.holds) == 0 {
+		if c.behind && len(c.holds) == 0 {
 			// The segments that succeed it are unknown here.
 			if m, err := s.topics.Reload(ctx, c.m.Name); err == nil && m.ID() == c.m.ID() {
 				c.m = m
@@ -215,13 +218,23 @@ func scattered(sub *meta.Subscription, cause error) error {
 	}
 }
 
-// visit claims from segment after segment. A segment that fails does not keep others from being
-// claimed from.
+// visit claims from the topic's segments.
 func (s *Service) visit(ctx context.Context, c *call) {
 	if c.m.Topic.Promotes(c.now) {
 		s.promote(ctx, c)
 	}
-	segs := c.m.Segments
+	s.known.adopt(c.sub)
+	if c.sub.Keyed() {
+		s.visitInOrder(ctx, c)
+	} else {
+		s.sweep(ctx, c, c.m.Segments)
+	}
+	s.noteDrained(ctx, c)
+}
+
+// sweep claims from segment after segment. A segment that fails does not keep others from being claimed
+// from. It reports whether there is more to be claimed.
+func (s *Service) sweep(ctx context.Context, c *call, segs []*meta.Segment) bool {
 	first, width := s.random(len(segs)), 1
 	for i := 0; i < len(segs); {
 		var wave []*glance
@@ -237,7 +250,7 @@ func (s *Service) visit(ctx context.Context, c *call) {
 		before := len(c.holds)
 		for _, g := range wave {
 			if c.messages <= 0 || c.bounded && c.taken && c.bytes <= 0 || ctx.Err() != nil {
-				return
+				return false
 			}
 			c.fail(s.claimFrom(ctx, c, g))
 		}
@@ -247,6 +260,7 @@ func (s *Service) visit(ctx context.Context, c *call) {
 			width = 1
 		}
 	}
+	return true
 }
 
 // glance is what was read of a segment ahead of claiming from it.
@@ -335,7 +349,12 @@ func (s *Service) claimFrom(ctx context.Context, c *call, g *glance) error {
 			return err
 		}
 		p.isolated, p.firsts = isolated, firsts
-		if err := p.make(ctx); err != nil {
+		if c.sub.Keyed() {
+			err = p.makeKeyed(ctx)
+		} else {
+			err = p.make(ctx)
+		}
+		if err != nil {
 			return err
 		}
 		if !p.changes() {
@@ -348,6 +367,9 @@ func (s *Service) claimFrom(ctx context.Context, c *call, g *glance) error {
 		}
 		if made {
 			c.accept(p)
+			if c.sub.Keyed() && drained(v.head, cur) {
+				c.drain(seg.ID) // all of the rest had expired
+			}
 			isolated, firsts = p.isolated, p.firsts
 			if !p.cut.tired || c.messages <= 0 {
 				c.learn(p)
@@ -371,10 +393,16 @@ func (c *call) learn(p *plan) {
 	c.capped = c.capped || p.capped
 	c.full = c.full || p.capped && p.room <= 0
 	if h := p.view.head; h != nil && h.Sealed && p.seg.Sealed == 0 {
-		c.sealed = true
+		c.behind = true
 	}
 	if !p.changes() && p.drained() {
-		c.s.known.drain(cursorID{c.sub.ID, p.seg.ID})
+		c.drain(p.seg.ID)
+	}
+}
+
+func (c *call) drain(id queue.SegmentID) {
+	if c.s.known.drain(cursorID{c.sub.ID, id}) {
+		c.drained = append(c.drained, id)
 	}
 }
 

@@ -3,6 +3,7 @@ package consume
 import (
 	"context"
 
+	"github.com/spillway-mq/spillway/pkg/batch"
 	"github.com/spillway-mq/spillway/pkg/meta"
 	"github.com/spillway-mq/spillway/pkg/queue"
 	"github.com/spillway-mq/spillway/pkg/segment"
@@ -192,13 +193,10 @@ func (v *view) records(ctx context.Context, loc segment.Located, r meta.OffsetRa
 	if ref.Kind == meta.RefPayload {
 		return []record{{bytes: ref.Bytes, expires: ref.MinExpires, slot: ref.Slot}}, nil
 	}
-	idx, _, err := v.s.log.Index(ctx, ref)
-	if queue.Is(err, queue.KindNotFound) {
-		if now, moved, _ := v.s.log.Relocate(ctx, loc); moved {
-			v.page = nil
-			loc, ref = now, now.Ref
-			idx, _, err = v.s.log.Index(ctx, ref)
-		}
+	idx, now, err := v.s.index(ctx, loc)
+	if now.Ref != ref {
+		v.page = nil
+		loc, ref = now, now.Ref
 	}
 	if err != nil {
 		if unreadable(err) {
@@ -215,6 +213,19 @@ func (v *view) records(ctx context.Context, loc segment.Located, r meta.OffsetRa
 		return nil, nil // the ref points outside its batch
 	}
 	return out, nil
+}
+
+// index reads the index of a batch ref; now is where its bytes are, which a compactor may have changed
+// since loc was read.
+func (s *Service) index(ctx context.Context, loc segment.Located) (idx *batch.Index, now segment.Located, err error) {
+	idx, _, err = s.log.Index(ctx, loc.Ref)
+	if queue.Is(err, queue.KindNotFound) {
+		if now, moved, _ := s.log.Relocate(ctx, loc); moved {
+			idx, _, err = s.log.Index(ctx, now.Ref)
+			return idx, now, err
+		}
+	}
+	return idx, loc, err
 }
 
 // unreadable reports whether an error of reading a payload will stay: the bytes are gone or damaged.

@@ -28,6 +28,8 @@ type fetched struct {
 	out  []Delivery
 	// bad cannot be read for good.
 	bad []meta.OffsetRange
+	// withheld could be read, and waits for an earlier message of its key that could not.
+	withheld []meta.OffsetRange
 	// err says why the run could not be read this time.
 	err error
 }
@@ -46,6 +48,9 @@ func (s *Service) deliver(ctx context.Context, c *call) ([]Delivery, error) {
 		s.giveBack(ctx, c.holds)
 		return nil, canceled(ctx, "claim")
 	}
+	if c.sub.Keyed() {
+		withhold(all)
+	}
 	var out []Delivery
 	var failure error
 	for _, f := range all {
@@ -61,6 +66,9 @@ func (s *Service) deliver(ctx context.Context, c *call) ([]Delivery, error) {
 	s.putBack(ctx, c, all)
 	if len(out) > 0 {
 		failure = nil
+	}
+	if c.sub.Keyed() {
+		sortByOffset(out)
 	}
 	return out, failure
 }
@@ -283,6 +291,11 @@ func (s *Service) putBack(ctx context.Context, c *call, all []*fetched) {
 			wait := min(firstBadPause<<min(attempts-1, 10), lastBadPause)
 			add(f.hold, meta.Retry{OffsetRange: r, Attempts: attempts, NotBefore: c.now.Add(wait), Reason: reasonUnreadable})
 			c.wakeAt(c.now.Add(wait))
+		}
+		for _, r := range f.withheld {
+			back := f.hold.back
+			back.OffsetRange = r
+			add(f.hold, back)
 		}
 		if f.err != nil {
 			back := f.hold.back

@@ -204,20 +204,30 @@ func numbered(n int) []rec {
 // add appends one batch to a segment: inline, unless large or asked to be an object.
 func (e *env) add(seg *meta.Segment, object bool, recs ...rec) queue.Offset {
 	e.t.Helper()
+	list := make([]batch.Record, len(recs))
+	for i, r := range recs {
+		list[i] = batch.Record{Slot: queue.Slot(seg.Range.Lo), Body: []byte(r.body), TTL: r.ttl}
+	}
+	return e.addRecords(seg, object, list)
+}
+
+func (e *env) addRecords(seg *meta.Segment, object bool, recs []batch.Record) queue.Offset {
+	e.t.Helper()
 	enc := batch.NewEncoder(batch.Options{})
 	now := e.clock()
 	ref := meta.Ref{Kind: meta.RefBatch, ID: meta.RefID(e.ids.Nonce()), Count: uint32(len(recs)), Created: now}
 	never := false
-	for _, r := range recs {
-		if err := enc.Add(&batch.Record{Slot: queue.Slot(seg.Range.Lo), Body: []byte(r.body), TTL: r.ttl}); err != nil {
+	for i := range recs {
+		r := &recs[i]
+		if err := enc.Add(r); err != nil {
 			e.t.Fatal(err)
 		}
-		ref.Bytes += int64(len(r.body))
-		if r.ttl == 0 {
+		ref.Bytes += int64(len(r.Body))
+		if r.TTL == 0 {
 			never = true
 			continue
 		}
-		at := now.Add(r.ttl)
+		at := now.Add(r.TTL)
 		if ref.MinExpires == 0 || at < ref.MinExpires {
 			ref.MinExpires = at
 		}
@@ -268,9 +278,7 @@ func (e *env) addPayload(seg *meta.Segment, body string) string {
 		Bytes: int64(len(body)), Created: e.clock(), Slot: queue.Slot(seg.Range.Lo), Headers: headers,
 		CRC: blob.CRC32C([]byte(body)), HasCRC: true,
 	}
-	if _, err := e.log.Append(context.Background(), segment.Commit{Segment: seg, At: e.clock(), Refs: []meta.Ref{ref}}); err != nil {
-		e.t.Fatal(err)
-	}
+	e.addRef(seg, ref)
 	return key
 }
 
@@ -440,4 +448,24 @@ func wantOps(t testing.TB, what string, s meter.Snapshot, want string) {
 	if g := strings.Join(got, ", "); g != want {
 		t.Errorf("%s: made %q, want %q", what, g, want)
 	}
+}
+
+func (e *env) addRef(seg *meta.Segment, ref meta.Ref) {
+	e.t.Helper()
+	if _, err := e.log.Append(context.Background(), segment.Commit{Segment: seg, At: e.clock(), Refs: []meta.Ref{ref}}); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// freshLog is the log of a process that has just begun, on the stores that count.
+func (e *env) freshLog() *segment.Log {
+	return segment.New(segment.Deps{Meta: e.meta, Blob: e.blob, IDs: e.ids, Clock: func() time.Time { return e.clock().Time() }})
+}
+
+// fresh gives e the service of a process that has just begun, on the stores that count.
+func (e *env) fresh() {
+	e.svc = consume.New(consume.Deps{
+		Meta: e.meta, Presigner: signer{}, Topics: e.names, Delay: e.delay, Hub: e.hub, IDs: e.ids,
+		Clock: func() time.Time { return e.clock().Time() }, Log: e.freshLog(),
+	})
 }

@@ -206,9 +206,10 @@ func (p *plan) changes() bool {
 }
 
 // drained reports whether the segment has nothing more for the subscription, for good.
-func (p *plan) drained() bool {
-	h := p.view.head
-	return h != nil && h.Sealed && p.cur.Floor >= h.Next && len(p.cur.Claims)+len(p.cur.Retries) == 0
+func (p *plan) drained() bool { return drained(p.view.head, p.cur) }
+
+func drained(h *meta.Head, cur *meta.Cursor) bool {
+	return h != nil && h.Sealed && cur != nil && cur.Floor >= h.Next && len(cur.Claims)+len(cur.Retries) == 0
 }
 
 // madeIn reports whether a cursor holds the plan's claims: then its take was carried out.

@@ -169,5 +169,6 @@ func (s *Service) reject(ctx context.Context, g *group, cur *meta.Cursor, how *R
 		}
 		cur, moved = next, append(moved, op.Done...)
 	}
+	s.freed(g)
 	return g.judge(moved), nil
 }

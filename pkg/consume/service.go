@@ -87,6 +87,7 @@ type Service struct {
 
 	cursors *turn.Turns[cursorID]
 	known   *knowledge
+	keys    *keyring
 }
 
 // New makes a Service.
@@ -97,7 +98,7 @@ func New(d Deps) *Service {
 		maxInline: orDefault(d.MaxInlineBytes, queue.MaxClaimBytes),
 		pollMin:   orDefault(d.PollMin, defaultFirstPoll), pollMax: orDefault(d.PollMax, defaultLastPoll),
 		headMaxAge: orDefault(d.HeadMaxAge, defaultHeadMaxAge),
-		cursors:    turn.New[cursorID](), known: newKnowledge(),
+		cursors:    turn.New[cursorID](), known: newKnowledge(), keys: newKeyring(),
 	}
 	if s.logger == nil {
 		s.logger = slog.New(slog.DiscardHandler)

@@ -42,8 +42,16 @@ func (s *Service) Ack(ctx context.Context, topic, subscription string, receipts 
 			return nil, err
 		}
 		g.met(before)
+		s.freed(g)
 		return g.judge(append(heldBy(before, g.claim), doneIn(before)...)), nil
 	})
+}
+
+// freed wakes who waits for what the keys of ended claims held up.
+func (s *Service) freed(g *group) {
+	if g.sub.Keyed() {
+		s.hub.Signal(g.m.ID())
+	}
 }
 
 // Extend makes claims end visibility from now, queue.MinVisibilityTimeout to

@@ -97,6 +97,30 @@ func find(refs []segment.Located, off queue.Offset) (segment.Located, bool) {
 	return refs[i], true
 }
 
+// following are the refs from the one that at found last for off on, as far as they were read with it.
+func (v *view) following(off queue.Offset) []segment.Located {
+	refs := v.page
+	if v.head != nil && off >= v.head.TailFirst {
+		refs = v.tail
+	}
+	return refs[sort.Search(len(refs), func(i int) bool { return refs[i].End() > off }):]
+}
+
+// locate is at for an offset that may have been truncated: then gone is set.
+func (v *view) locate(ctx context.Context, off queue.Offset) (loc segment.Located, ok, gone bool, err error) {
+	if off < v.start {
+		return loc, false, true, nil
+	}
+	loc, ok, err = v.at(ctx, off)
+	if queue.Is(err, queue.KindCorrupt) {
+		if gone, terr := v.truncated(ctx, off); terr == nil && gone {
+			return loc, false, true, nil
+		}
+	}
+	// The head may have been read just now, and have told of a truncation.
+	return loc, ok, err == nil && off < v.start, err
+}
+
 // truncated reports whether off lies below what is readable. An offset whose page is gone may have
 // been truncated since the head was last seen, so the head decides.
 func (v *view) truncated(ctx context.Context, off queue.Offset) (bool, error) {
@@ -128,6 +152,8 @@ type run struct {
 	meta.OffsetRange
 	// bytes is the length of the bodies, or more where that was good enough.
 	bytes int64
+	// keys has the key of each message where the subscription keeps them in order; nil elsewhere.
+	keys []keyHash
 }
 
 // first is the batch record of the first message.

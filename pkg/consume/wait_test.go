@@ -73,6 +73,34 @@ func TestWaitWakesAtOnce(t *testing.T) {
 	}
 }
 
+// TestKeyedWaitWakes: who waits for a key hears of it when the key is free.
+func TestKeyedWaitWakes(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		do   func(e *env, got []msg)
+	}{
+		{"by an ack", func(e *env, got []msg) { e.ack("a", got) }},
+		{"by a release", func(e *env, got []msg) { e.release("a", got, consume.Release{}) }},
+		{"by a rejection", func(e *env, got []msg) { e.release("a", got, consume.Release{DeadLetter: true}) }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, e *env) {
+				e.topic("dead", 1, nil)
+				_, seg := e.keyed(func(s *meta.Subscription) { s.MaxDeliveries, s.DeadLetterTopic = 5, "dead" })
+				e.addKeys(seg, false, "a1 a2")
+				got := e.wantClaim("the first", 1, "a1")
+				go func() {
+					time.Sleep(2500 * time.Millisecond)
+					tc.do(e, got)
+				}()
+				if got, took := e.waited("a"); len(got) == 0 || took != 2500*time.Millisecond {
+					t.Errorf("got %d messages after %v", len(got), took)
+				}
+			})
+		})
+	}
+}
+
 func TestWaitFindsWhatNobodySignals(t *testing.T) {
 	inBubble(t, func(t *testing.T, e *env) {
 		m := e.topic("a", 1, nil)

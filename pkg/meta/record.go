@@ -207,6 +207,7 @@ type Subscription struct {
 	// ID changes when the subscription seeks: cursors of the old id are dead, and so are their
 	// receipts.
 	ID                queue.SubscriptionID `json:"id"`
+	Ordering          Ordering             `json:"ordering,omitempty"`
 	VisibilityTimeout time.Duration        `json:"visibility_timeout"`
 	MaxDeliveries     int                  `json:"max_deliveries,omitempty"`
 	DeadLetterTopic   string               `json:"dead_letter_topic,omitempty"`
@@ -217,10 +218,31 @@ type Subscription struct {
 	Start string `json:"start,omitempty"`
 	// Cut is the first offset of each segment that the subscription reads; a segment that is
 	// not in it is read from its start.
-	Cut      map[queue.SegmentID]queue.Offset `json:"cut,omitempty"`
-	Created  queue.Millis                     `json:"created"`
-	Modified queue.Millis                     `json:"modified"`
+	Cut map[queue.SegmentID]queue.Offset `json:"cut,omitempty"`
+	// Drained are sealed segments that have nothing more for the subscription, for good: so a new
+	// process does not look there. Some may be missing, which costs it two reads each; if one is in
+	// it, so are or were all its predecessors, or the subscription is not Keyed.
+	Drained  []queue.SegmentID `json:"drained,omitempty"`
+	Created  queue.Millis      `json:"created"`
+	Modified queue.Millis      `json:"modified"`
 }
+
+// MaxDrained bounds a subscription's list of drained segments.
+const MaxDrained = 1024
+
+// Ordering says what order a subscription's messages come in. It never changes.
+type Ordering string
+
+// The orderings.
+const (
+	// OrderingNone: about in the order of commits.
+	OrderingNone Ordering = ""
+	// OrderingKey: those of one key in the order of commits, one after another.
+	OrderingKey Ordering = "key"
+)
+
+// Keyed reports whether each key's messages come in order.
+func (s *Subscription) Keyed() bool { return s.Ordering == OrderingKey }
 
 // SubscriptionKey is where a subscription stands.
 func SubscriptionKey(topic queue.TopicID, name string) Key {
