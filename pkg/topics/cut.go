@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -25,7 +26,8 @@ const (
 	StartLatest
 	// StartTime: the first message that became visible at Start.Time or later.
 	StartTime
-	// StartCut: the offsets of Start.Cut; a segment that is not in it from its first message.
+	// StartCut: the offsets of Start.Cut. The ancestors of a segment in it lie behind it, unless they
+	// are in it themselves; every other segment is read from its first message.
 	StartCut
 )
 
@@ -56,43 +58,103 @@ func (s Start) text() string {
 	return "earliest"
 }
 
-// cut finds the first offset of each segment for a start; nil stands for the earliest.
-func (s *Service) cut(ctx context.Context, m *Map, start Start) (map[queue.SegmentID]queue.Offset, error) {
+// errTorn says that the map was read while segments were made, half before and half after.
+var errTorn = errors.New("the segment map lacks segments that the topic has")
+
+// cut finds the first offset of each segment for a start; nil stands for the earliest. drained are the
+// sealed segments that the start passes with all their predecessors. errTorn asks for another map.
+func (s *Service) cut(ctx context.Context, m *Map, start Start) (cut map[queue.SegmentID]queue.Offset, drained []queue.SegmentID, _ error) {
+	if start.Kind == StartEarliest {
+		return nil, nil, nil
+	}
+	if err := s.checkWhole(ctx, m); err != nil {
+		return nil, nil, err
+	}
+	segs := m.Segments
+	var at func(context.Context, *meta.Head) (queue.Offset, error)
 	switch start.Kind {
-	case StartEarliest:
-		return nil, nil
 	case StartLatest:
-		return s.cutBy(ctx, m.Segments, func(_ context.Context, h *meta.Head) (queue.Offset, error) { return h.Next, nil })
+		at = func(_ context.Context, h *meta.Head) (queue.Offset, error) { return h.Next, nil }
 	case StartTime:
 		if start.Time <= 0 {
-			return nil, queue.Invalid("start", nil, "must be a time after 1970")
+			return nil, nil, queue.Invalid("start", nil, "must be a time after 1970")
 		}
-		return s.cutBy(ctx, m.Segments, func(ctx context.Context, h *meta.Head) (queue.Offset, error) {
+		at = func(ctx context.Context, h *meta.Head) (queue.Offset, error) {
 			return s.firstVisible(ctx, h, start.Time)
-		})
-	case StartCut:
-		segs := make([]*meta.Segment, 0, len(start.Cut))
-		for id := range start.Cut {
-			seg := m.Segment(id)
-			if seg == nil {
-				return nil, queue.Invalid("start", nil, "the topic has no segment %q", id)
-			}
-			segs = append(segs, seg)
 		}
-		return s.cutBy(ctx, segs, func(_ context.Context, h *meta.Head) (queue.Offset, error) {
-			off := start.Cut[h.Segment]
+	case StartCut:
+		var err error
+		if segs, err = named(m, start.Cut); err != nil {
+			return nil, nil, err
+		}
+		at = func(_ context.Context, h *meta.Head) (queue.Offset, error) {
+			off, ok := start.Cut[h.Segment]
+			if !ok {
+				off = h.Next
+			}
 			if off > h.Next {
 				return 0, queue.Invalid("start", uint64(h.Next), "offset %d of segment %s is past its next offset %d", off, h.Segment, h.Next)
 			}
 			return off, nil
-		})
+		}
+	default:
+		return nil, nil, queue.Invalid("start", nil, "must be earliest, latest, a time or a cut")
 	}
-	return nil, queue.Invalid("start", nil, "must be earliest, latest, a time or a cut")
+	return s.cutBy(ctx, m, segs, at)
+}
+
+// checkWhole is errTorn if a segment that another one of the map names as its predecessor or successor is
+// not in the map, but in the store. One that is in neither was removed.
+func (s *Service) checkWhole(ctx context.Context, m *Map) error {
+	var absent []queue.SegmentID
+	for _, seg := range m.Segments {
+		for _, id := range slices.Concat(seg.Predecessors, seg.Successors) {
+			if m.Segment(id) == nil {
+				absent = append(absent, id)
+			}
+		}
+	}
+	slices.Sort(absent)
+	for _, id := range slices.Compact(absent) {
+		_, _, err := meta.Fetch[*meta.Segment](ctx, s.meta, (&meta.Segment{Topic: m.ID(), ID: id}).Key())
+		switch {
+		case err == nil:
+			return errTorn
+		case !queue.Is(err, queue.KindNotFound):
+			return err
+		}
+	}
+	return nil
+}
+
+// named are the segments of a cut, and their ancestors.
+func named(m *Map, cut map[queue.SegmentID]queue.Offset) ([]*meta.Segment, error) {
+	var out []*meta.Segment
+	seen := make(map[queue.SegmentID]bool)
+	for id := range cut {
+		if m.Segment(id) == nil {
+			return nil, queue.Invalid("start", nil, "the topic has no segment %q", id)
+		}
+	}
+	ids := slices.Sorted(maps.Keys(cut))
+	for len(ids) > 0 {
+		id := ids[0]
+		ids = ids[1:]
+		seg := m.Segment(id)
+		if seg == nil || seen[id] {
+			continue // an ancestor that is gone has no messages to pass over
+		}
+		seen[id] = true
+		out = append(out, seg)
+		ids = append(ids, seg.Predecessors...)
+	}
+	return out, nil
 }
 
 // cutBy asks at for the offset of each segment, several at a time.
-func (s *Service) cutBy(ctx context.Context, segs []*meta.Segment, at func(context.Context, *meta.Head) (queue.Offset, error)) (map[queue.SegmentID]queue.Offset, error) {
+func (s *Service) cutBy(ctx context.Context, m *Map, segs []*meta.Segment, at func(context.Context, *meta.Head) (queue.Offset, error)) (map[queue.SegmentID]queue.Offset, []queue.SegmentID, error) {
 	offsets := make([]queue.Offset, len(segs))
+	passed := make([]bool, len(segs))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(headReaders)
 	for i, seg := range segs {
@@ -100,18 +162,48 @@ func (s *Service) cutBy(ctx context.Context, segs []*meta.Segment, at func(conte
 			h, _, err := meta.Fetch[*meta.Head](ctx, s.meta, meta.HeadKey(seg.ID))
 			if err == nil {
 				offsets[i], err = at(ctx, h)
+				passed[i] = h.Sealed && offsets[i] >= h.Next
 			}
 			return err
 		})
 	}
 	if err := g.Wait(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	cut := make(map[queue.SegmentID]queue.Offset, len(segs))
+	ends := make(map[queue.SegmentID]bool)
 	for i, seg := range segs {
 		cut[seg.ID] = offsets[i]
+		ends[seg.ID] = passed[i]
 	}
-	return cut, nil
+	return cut, drainedBy(m, ends), nil
+}
+
+// drainedBy are those of the segments passed to their end whose predecessors are so, too: an empty segment
+// is not drained before those that it comes after are. Of more than meta.MaxDrained they are the newest.
+func drainedBy(m *Map, passed map[queue.SegmentID]bool) []queue.SegmentID {
+	known := make(map[queue.SegmentID]bool)
+	var drained func(seg *meta.Segment) bool
+	drained = func(seg *meta.Segment) bool {
+		if is, ok := known[seg.ID]; ok {
+			return is
+		}
+		is := passed[seg.ID]
+		for _, id := range seg.Predecessors {
+			if p := m.Segment(id); p != nil && is {
+				is = drained(p)
+			}
+		}
+		known[seg.ID] = is
+		return is
+	}
+	var out []queue.SegmentID
+	for _, seg := range m.Segments {
+		if drained(seg) {
+			out = append(out, seg.ID)
+		}
+	}
+	return out[max(0, len(out)-meta.MaxDrained):]
 }
 
 // firstVisible finds the offset of the first message that became visible at t or later; the next

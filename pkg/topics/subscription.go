@@ -2,6 +2,7 @@ package topics
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -26,6 +27,8 @@ type SubscriptionConfig struct {
 	// Backoff are the delays after a first, second, … failure, the last one for all further
 	// ones; at most queue.MaxBackoffSteps of 0 to queue.MaxVisibilityTimeout each.
 	Backoff []time.Duration
+	// Ordering is meta.OrderingNone or meta.OrderingKey; it cannot be changed later.
+	Ordering meta.Ordering
 	// Start is where it begins to read; the zero Start is the earliest message.
 	Start Start
 }
@@ -64,7 +67,10 @@ func (s *Service) CreateSubscription(ctx context.Context, topic, name string, cf
 		if n := len(m.Subscriptions); n >= queue.MaxSubscriptions {
 			return nil, false, queue.Invalid("subscription", queue.MaxSubscriptions, "the topic has %d subscriptions already", n)
 		}
-		if sub.Cut, err = s.cut(ctx, m, cfg.Start); err != nil {
+		if sub.Cut, sub.Drained, err = s.cut(ctx, m, cfg.Start); errors.Is(err, errTorn) {
+			continue
+		}
+		if err != nil {
 			return nil, false, err
 		}
 		again, err := s.putSubscription(ctx, m, sub)
@@ -82,6 +88,7 @@ func (s *Service) newSubscription(m *Map, name string, cfg SubscriptionConfig) *
 		VisibilityTimeout: cfg.VisibilityTimeout.Round(time.Millisecond),
 		MaxDeliveries:     cfg.MaxDeliveries, DeadLetterTopic: cfg.DeadLetterTopic,
 		MaxInFlight: cfg.MaxInFlight, Backoff: roundedAll(cfg.Backoff), Start: cfg.Start.text(),
+		Ordering: cfg.Ordering,
 	}
 	if sub.VisibilityTimeout == 0 {
 		sub.VisibilityTimeout = queue.DefaultVisibilityTimeout
@@ -120,7 +127,7 @@ func settleExisting(have, want *meta.Subscription) (*meta.Subscription, bool, er
 func sameSubscription(a, b *meta.Subscription) bool {
 	return a.VisibilityTimeout == b.VisibilityTimeout && a.MaxDeliveries == b.MaxDeliveries &&
 		a.DeadLetterTopic == b.DeadLetterTopic && a.MaxInFlight == b.MaxInFlight &&
-		slices.Equal(a.Backoff, b.Backoff) && a.Start == b.Start
+		slices.Equal(a.Backoff, b.Backoff) && a.Ordering == b.Ordering && a.Start == b.Start
 }
 
 // checkSubscription holds a subscription to the limits. Errors are Invalid and name the field as the
@@ -136,6 +143,8 @@ func (s *Service) checkSubscription(ctx context.Context, m *Map, sub *meta.Subsc
 		return queue.Invalid("max_deliveries", queue.MaxDeliveries, "must be 1 to %d, or absent", queue.MaxDeliveries)
 	case len(sub.Backoff) > queue.MaxBackoffSteps:
 		return queue.Invalid("backoff", queue.MaxBackoffSteps, "has more than %d steps", queue.MaxBackoffSteps)
+	case sub.Ordering != meta.OrderingNone && sub.Ordering != meta.OrderingKey:
+		return queue.Invalid("ordering", nil, "must be none or key")
 	case sub.MaxDeliveries > 0 && sub.DeadLetterTopic == "":
 		return queue.Invalid("dead_letter_topic", nil, "is needed where max_deliveries is set: a message that has used up its deliveries must go somewhere")
 	case sub.MaxDeliveries == 0 && sub.DeadLetterTopic != "":
@@ -196,22 +205,32 @@ func (s *Service) UpdateSubscription(ctx context.Context, topic, name string, pa
 
 // Seek moves a subscription to start. It gets a new id, so what was claimed under the old one is
 // claimable anew and its receipts are void. Errors as UpdateSubscription.
+//
+// Unlike a creation it needs no condition on the topic. A segment that is made while Seek looks is read
+// from its first message, and nothing before the look is in it; of one that is sealed meanwhile the
+// offset is as right as before.
 func (s *Service) Seek(ctx context.Context, topic, name string, start Start) (*meta.Subscription, error) {
-	m, err := s.Reload(ctx, topic)
-	if err != nil {
-		return nil, err
+	for range maxTries {
+		m, err := s.Reload(ctx, topic)
+		if err != nil {
+			return nil, err
+		}
+		if m.Subscriptions[name] == nil {
+			return nil, noSubscription("seek subscription", name)
+		}
+		cut, drained, err := s.cut(ctx, m, start)
+		if errors.Is(err, errTorn) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		return s.changeSubscription(ctx, "seek subscription", topic, name, func(_ *Map, sub *meta.Subscription) error {
+			sub.ID, sub.Cut, sub.Drained = s.ids.Subscription(), cut, drained
+			return nil
+		})
 	}
-	if m.Subscriptions[name] == nil {
-		return nil, noSubscription("seek subscription", name)
-	}
-	cut, err := s.cut(ctx, m, start)
-	if err != nil {
-		return nil, err
-	}
-	return s.changeSubscription(ctx, "seek subscription", topic, name, func(_ *Map, sub *meta.Subscription) error {
-		sub.ID, sub.Cut = s.ids.Subscription(), cut
-		return nil
-	})
+	return nil, tooBusy("seek subscription", name)
 }
 
 func (s *Service) changeSubscription(ctx context.Context, op, topic, name string, change func(*Map, *meta.Subscription) error) (*meta.Subscription, error) {

@@ -35,7 +35,10 @@ func TestCreateSubscription(t *testing.T) {
 	if err != nil || created || again.ID != sub.ID {
 		t.Errorf("same config: %v %v", created, err)
 	}
-	cfg.Start = Start{}
+	cfg.Ordering = meta.OrderingKey
+	_, _, err = r.CreateSubscription(t.Context(), "a", "s", cfg)
+	wantCode(t, err, queue.CodeSubscriptionExists)
+	cfg.Start, cfg.Ordering = Start{}, meta.OrderingNone
 	_, _, err = r.CreateSubscription(t.Context(), "a", "s", cfg)
 	wantCode(t, err, queue.CodeSubscriptionExists)
 	_, _, err = r.CreateSubscription(t.Context(), "none", "s", cfg)
@@ -65,6 +68,7 @@ func TestCreateSubscriptionRefuses(t *testing.T) {
 		{"dead_letter_topic no name", "dead_letter_topic", SubscriptionConfig{MaxDeliveries: 1, DeadLetterTopic: "a b"}},
 		{"backoff step", "backoff", SubscriptionConfig{Backoff: []time.Duration{-1 * time.Second}}},
 		{"backoff length", "backoff", SubscriptionConfig{Backoff: make([]time.Duration, queue.MaxBackoffSteps+1)}},
+		{"ordering", "ordering", SubscriptionConfig{Ordering: "random"}},
 		{"start time", "start", SubscriptionConfig{Start: Start{Kind: StartTime}}},
 		{"start kind", "start", SubscriptionConfig{Start: Start{Kind: 99}}},
 		{"cut of unknown segment", "start", SubscriptionConfig{Start: Start{Kind: StartCut, Cut: map[queue.SegmentID]queue.Offset{"x": 0}}}},
