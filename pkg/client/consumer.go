@@ -99,7 +99,8 @@ func (o ConsumerOptions) withDefaults() (ConsumerOptions, error) {
 	return o, nil
 }
 
-// Consumer hands the messages of one subscription to a handler.
+// Consumer hands the messages of one subscription to a handler. Of a subscription with OrderingKey it
+// hands out one message of a key at a time, in order; what follows a message that was not done goes back.
 type Consumer struct {
 	client              *Client
 	topic, subscription string
@@ -131,15 +132,15 @@ func NewConsumer(c *Client, topic, subscription string, o ConsumerOptions) (*Con
 // ErrUnauthorized and the like) and Run has drained in the same way. Run may be called again, also
 // while it runs.
 func (c *Consumer) Run(ctx context.Context, handler Handler) error {
+	s, err := c.client.GetSubscription(ctx, c.topic, c.subscription)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil //nolint:nilerr // the end of ctx is a plain end
+	case err != nil:
+		return err
+	}
 	visibility := c.options.VisibilityTimeout
 	if visibility == 0 {
-		s, err := c.client.GetSubscription(ctx, c.topic, c.subscription)
-		switch {
-		case err != nil && ctx.Err() != nil:
-			return nil //nolint:nilerr // the end of ctx is a plain end
-		case err != nil:
-			return err
-		}
 		visibility = queue.DefaultVisibilityTimeout
 		if v := s.Config.VisibilityTimeout; v != nil {
 			if visibility, err = queue.Seconds("visibility_timeout", *v, queue.MinVisibilityTimeout, queue.MaxVisibilityTimeout); err != nil {
@@ -147,16 +148,21 @@ func (c *Consumer) Run(ctx context.Context, handler Handler) error {
 			}
 		}
 	}
-	return newRun(ctx, c, handler, visibility).run(ctx)
+	r := newRun(ctx, c, handler, visibility)
+	r.ordered = s.Config.Ordering != nil && *s.Config.Ordering == OrderingKey
+	return r.run(ctx)
 }
 
 // running is one Run.
 type running struct {
 	*Consumer
 	handler Handler
+	// ordered: of one key's messages a handler has one at a time, in order.
+	ordered bool
 	// bound is how many messages may be held at once.
 	bound int
-	// work holds claimed messages that no handler has begun; its capacity is bound.
+	// work holds claimed messages that no handler has begun, of an ordered run the first of each key
+	// in an answer; its capacity is bound.
 	work  chan *delivery
 	holds *holds
 	acks  *settler
@@ -195,7 +201,7 @@ func (r *running) run(ctx context.Context) error {
 	for range r.options.Parallelism {
 		workers.Go(func() {
 			for d := range r.work {
-				r.handle(d)
+				r.handleAll(d)
 			}
 		})
 	}
@@ -209,7 +215,7 @@ func (r *running) run(ctx context.Context) error {
 	close(r.draining)
 	close(r.work)
 	for d := range r.work { // the workers may all be busy
-		r.handle(d)
+		r.handleAll(d)
 	}
 	workers.Wait()
 	r.cut()
@@ -339,10 +345,31 @@ func (r *running) give(n int) {
 	}
 }
 
+// chained ties the messages of each key in an answer together, and gives the first of each.
+func chained(ds []*delivery) []*delivery {
+	first := ds[:0:0]
+	last := make(map[string]*delivery)
+	for _, d := range ds {
+		key := string(d.message.Key)
+		before := last[key]
+		if key == "" || before == nil {
+			first = append(first, d)
+		} else {
+			before.next = d
+		}
+		last[key] = d
+	}
+	return first
+}
+
 // accept starts holding what was claimed and queues it. began is when the claim was asked for: by our
 // clock it holds at least as long from then.
 func (r *running) accept(messages []*Received, began time.Time) {
-	for _, d := range r.holds.add(messages, began) {
+	deliveries := r.holds.add(messages, began)
+	if r.ordered {
+		deliveries = chained(deliveries)
+	}
+	for _, d := range deliveries {
 		r.work <- d // never blocks: held counts it, and no more than bound are held
 	}
 }

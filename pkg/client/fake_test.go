@@ -59,6 +59,7 @@ type fakeServer struct {
 	objects   map[string][]byte
 
 	visibility time.Duration
+	ordering   *string
 	byRef      bool
 	maxClaim   int
 	claimed    map[queue.Offset]*fakeClaim
@@ -211,7 +212,7 @@ func (s *fakeServer) serve(w http.ResponseWriter, r *http.Request, verb string, 
 		s.extend(w, body)
 	default:
 		if strings.Contains(r.URL.Path, "/subscriptions/") {
-			writeFake(w, 200, wire.Subscription{Name: verb, CreatedAt: 1, ModifiedAt: 1, Config: wire.SubscriptionConfig{VisibilityTimeout: Of(s.visibility.Seconds())}})
+			writeFake(w, 200, wire.Subscription{Name: verb, CreatedAt: 1, ModifiedAt: 1, Config: wire.SubscriptionConfig{Ordering: s.ordering, VisibilityTimeout: Of(s.visibility.Seconds())}})
 			return
 		}
 		failFake(w, queue.CodeRouteNotFound, r.URL.Path)

@@ -12,33 +12,47 @@ import (
 // fetchRetry is how long a message stays hidden whose body could not be fetched for the store's sake.
 const fetchRetry = time.Second
 
-// handle works on one message, to its outcome.
-func (r *running) handle(d *delivery) {
+// handleAll works on a message and on what is tied to it, one after another. Once one was not done the
+// rest goes back: it comes again behind that one.
+func (r *running) handleAll(d *delivery) {
+	done := true
+	for ; d != nil; d = d.next {
+		if done {
+			done = r.handle(d)
+			continue
+		}
+		r.release(d, ReleaseOptions{HasDelay: true, Uncounted: true, Reason: "an earlier message of the key was not done"})
+		r.give(1)
+	}
+}
+
+// handle works on one message, to its outcome; it reports whether the message is done.
+func (r *running) handle(d *delivery) bool {
 	defer r.give(1)
 	select {
 	case <-r.draining:
 		r.release(d, ReleaseOptions{HasDelay: true, Uncounted: true, Reason: "consumer is stopping"})
-		return
+		return false
 	default:
 	}
 	if d.message.Err != nil {
 		r.report(d, d.message.Err)
 		r.release(d, releaseOf(d.message.Err))
-		return
+		return false
 	}
 	ctx, ok := r.holds.start(r.handlers, d)
 	if !ok {
 		r.report(d, ErrClaimLost)
-		return
+		return false
 	}
 	err := r.attend(ctx, d.message)
 	if lost := r.holds.stop(d); lost {
 		r.report(d, errors.Join(ErrClaimLost, err))
-		return
+		return false
 	}
 	if err == nil {
 		r.acks.in <- settling{d: d, ack: true}
-		return
+		return true
 	}
 	r.report(d, err)
 	o := releaseOf(err)
@@ -51,6 +65,7 @@ func (r *running) handle(d *delivery) {
 		o.Uncounted, o.Delay, o.HasDelay = true, fetchRetry, true
 	}
 	r.release(d, o)
+	return false
 }
 
 func (r *running) release(d *delivery, o ReleaseOptions) {

@@ -12,6 +12,8 @@ import (
 type delivery struct {
 	message *Received
 	hold    *hold
+	// next is the next message of the same key in the answer, if these are handled in order.
+	next *delivery
 	// Guarded by holds.mu:
 	settled bool
 	lost    bool

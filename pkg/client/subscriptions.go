@@ -19,6 +19,14 @@ type (
 	Position = wire.Position
 )
 
+// The orderings of a subscription, which is set when it is created.
+const (
+	// OrderingNone hands messages out about in the order they came in.
+	OrderingNone = wire.OrderingNone
+	// OrderingKey hands out those of one key in the order they came in, one after another.
+	OrderingKey = wire.OrderingKey
+)
+
 // Words of a Position.
 const (
 	// Earliest is before the oldest message.

@@ -115,7 +115,7 @@ func (f topicFakes) Status(context.Context, string) (topics.Status, error) {
 
 func (f *fakes) subscription() *meta.Subscription {
 	return &meta.Subscription{
-		Topic: topicID, Name: "billing", VisibilityTimeout: 30 * time.Second, MaxInFlight: 20_000,
+		Topic: topicID, Name: "billing", Ordering: f.sub.Ordering, VisibilityTimeout: 30 * time.Second, MaxInFlight: 20_000,
 		Backoff: []time.Duration{time.Second, 1500 * time.Millisecond}, Created: now, Modified: now, Start: "latest",
 	}
 }

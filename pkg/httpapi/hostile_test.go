@@ -193,6 +193,10 @@ func TestHostileFields(t *testing.T) {
 		{"PUT /v1/topics/orders", `{"scaling":{"min_segments":5001}}`, "scaling.min_segments", float64(queue.MaxSegments)},
 		{"PUT /v1/topics/orders", `{"attributes":{"a":null}}`, "attributes.a", nil},
 		{"PUT " + sub, `{"visibility_timeout":0.5}`, "visibility_timeout", 1.0},
+		{"PUT " + sub, `{"ordering":"random"}`, "ordering", nil},
+		{"PUT " + sub, `{"ordering":""}`, "ordering", nil},
+		{"PATCH " + sub, `{"ordering":"key"}`, "ordering", nil},
+		{"PATCH " + sub, `{"ordering":"none"}`, "ordering", nil},
 		{"PUT " + sub, `{"max_in_flight":0}`, "max_in_flight", float64(queue.MaxMaxInFlight)},
 		{"PUT " + sub, `{"backoff":[` + many("1", 17) + `]}`, "backoff", float64(queue.MaxBackoffSteps)},
 		{"PUT " + sub, `{"backoff":[1,-1]}`, "backoff[1]", 0.0},
@@ -265,10 +269,6 @@ func TestFeaturesThatAreNotThere(t *testing.T) {
 		if e := got.fault(); e.Code != queue.CodeInvalidArgument || e.Details.Field != field || !strings.Contains(e.Message, "not available in this version") {
 			t.Errorf("%s: %s", body, got.body)
 		}
-	}
-	got := newAPI().do(t, "PUT", "/v1/topics/orders/subscriptions/b", `{"ordering":"key"}`)
-	if e := got.fault(); e.Details == nil || e.Details.Field != "ordering" || !strings.Contains(e.Message, "not available in this version") {
-		t.Errorf("%s", got.body)
 	}
 	if got := newAPI().do(t, "PATCH", "/v1/topics/orders", `{"scaling":{"max_segments":3}}`); got.fault().Details.Field != "scaling.max_segments" {
 		t.Errorf("%s", got.body)

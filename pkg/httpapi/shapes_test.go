@@ -16,6 +16,7 @@ import (
 	"github.com/spillway-mq/spillway/pkg/consume"
 	"github.com/spillway-mq/spillway/pkg/httpapi"
 	"github.com/spillway-mq/spillway/pkg/httpapi/wire"
+	"github.com/spillway-mq/spillway/pkg/meta"
 	"github.com/spillway-mq/spillway/pkg/produce"
 	"github.com/spillway-mq/spillway/pkg/queue"
 	"github.com/spillway-mq/spillway/pkg/topics"
@@ -333,6 +334,14 @@ func TestSubscriptionShapes(t *testing.T) {
 	}
 	var out wire.Subscription
 	a.do(t, "GET", sub, "").into(t, &out)
+	if *out.Config.Ordering != wire.OrderingNone {
+		t.Errorf("ordering %q", *out.Config.Ordering)
+	}
+	var made wire.Subscription
+	a.do(t, "PUT", sub, `{"ordering":"key"}`).into(t, &made)
+	if a.sub.Ordering != meta.OrderingKey || *made.Config.Ordering != wire.OrderingKey {
+		t.Errorf("%+v, %+v", a.sub, made)
+	}
 	if out.Status.Ready != 3 || *out.Status.OldestAge != 1.5 || out.Config.Start.Word != "latest" || (*out.Config.Backoff)[1] != 1.5 {
 		t.Errorf("%+v", out)
 	}

@@ -12,15 +12,22 @@ import (
 )
 
 func (s *server) createSubscription(w http.ResponseWriter, r *http.Request) error {
-	topic, name, patch, start, err := s.readSubscription(w, r)
+	in, err := s.readSubscription(w, r)
 	if err != nil {
 		return err
 	}
-	sub, created, err := s.Subscriptions.CreateSubscription(r.Context(), topic, name, topics.SubscriptionConfig{
-		VisibilityTimeout: deref(patch.VisibilityTimeout), MaxDeliveries: deref(patch.MaxDeliveries),
-		DeadLetterTopic: deref(patch.DeadLetterTopic), MaxInFlight: deref(patch.MaxInFlight),
-		Backoff: deref(patch.Backoff), Start: deref(start),
-	})
+	config := topics.SubscriptionConfig{
+		VisibilityTimeout: deref(in.patch.VisibilityTimeout), MaxDeliveries: deref(in.patch.MaxDeliveries),
+		DeadLetterTopic: deref(in.patch.DeadLetterTopic), MaxInFlight: deref(in.patch.MaxInFlight),
+		Backoff: deref(in.patch.Backoff),
+	}
+	if config.Ordering, err = orderingOf(in.config.Ordering); err != nil {
+		return err
+	}
+	if in.config.Start != nil {
+		config.Start = startOf(*in.config.Start)
+	}
+	sub, created, err := s.Subscriptions.CreateSubscription(r.Context(), in.topic, in.name, config)
 	if err != nil {
 		return err
 	}
@@ -28,50 +35,50 @@ func (s *server) createSubscription(w http.ResponseWriter, r *http.Request) erro
 	if created {
 		status = http.StatusCreated
 	}
-	return s.writeSubscription(w, r, status, topic, sub)
+	return s.writeSubscription(w, r, status, in.topic, sub)
 }
 
 func (s *server) updateSubscription(w http.ResponseWriter, r *http.Request) error {
-	topic, name, patch, start, err := s.readSubscription(w, r)
-	if err != nil {
+	in, err := s.readSubscription(w, r)
+	switch {
+	case err != nil:
 		return err
-	}
-	if start != nil {
+	case in.config.Start != nil:
 		return queue.Invalid("start", nil, "cannot be changed; seek moves a subscription")
+	case in.config.Ordering != nil:
+		return queue.Invalid("ordering", nil, "cannot be changed; create another subscription")
 	}
-	sub, err := s.Subscriptions.UpdateSubscription(r.Context(), topic, name, patch)
+	sub, err := s.Subscriptions.UpdateSubscription(r.Context(), in.topic, in.name, in.patch)
 	if err != nil {
 		return err
 	}
-	return s.writeSubscription(w, r, http.StatusOK, topic, sub)
+	return s.writeSubscription(w, r, http.StatusOK, in.topic, sub)
 }
 
-// readSubscription reads the body that PUT and PATCH share.
-func (s *server) readSubscription(w http.ResponseWriter, r *http.Request) (topic, name string, patch topics.SubscriptionPatch, start *topics.Start, err error) {
-	if topic, name, err = names(r); err != nil {
-		return topic, name, patch, nil, err
+// subscriptionRequest is what PUT and PATCH share: config as it came, and what of it can be changed.
+type subscriptionRequest struct {
+	topic, name string
+	config      wire.SubscriptionConfig
+	patch       topics.SubscriptionPatch
+}
+
+func (s *server) readSubscription(w http.ResponseWriter, r *http.Request) (in subscriptionRequest, err error) {
+	if in.topic, in.name, err = names(r); err != nil {
+		return in, err
 	}
 	if _, err = parseQuery(r); err != nil {
-		return topic, name, patch, nil, err
+		return in, err
 	}
-	var in wire.SubscriptionConfig
-	if err := s.readJSON(w, r, &in); err != nil {
-		return topic, name, patch, nil, err
+	if err = s.readJSON(w, r, &in.config); err != nil {
+		return in, err
 	}
-	patch, err = subscriptionPatch(in)
-	if in.Start != nil {
-		at := startOf(*in.Start)
-		start = &at
-	}
-	return topic, name, patch, start, err
+	in.patch, err = subscriptionPatch(in.config)
+	return in, err
 }
 
 func subscriptionPatch(in wire.SubscriptionConfig) (topics.SubscriptionPatch, error) {
 	out := topics.SubscriptionPatch{
 		MaxDeliveries: in.MaxDeliveries, DeadLetterTopic: in.DeadLetterTopic, MaxInFlight: in.MaxInFlight,
-	}
-	if in.Ordering != nil && *in.Ordering != wire.OrderingNone {
-		return out, unavailable("ordering")
 	}
 	var err error
 	out.VisibilityTimeout, err = seconds("visibility_timeout", in.VisibilityTimeout, queue.MinVisibilityTimeout, queue.MaxVisibilityTimeout)
@@ -95,6 +102,16 @@ func subscriptionPatch(in wire.SubscriptionConfig) (topics.SubscriptionPatch, er
 		out.Backoff = &steps
 	}
 	return out, nil
+}
+
+func orderingOf(word *string) (meta.Ordering, error) {
+	switch {
+	case word == nil, *word == wire.OrderingNone:
+		return meta.OrderingNone, nil
+	case *word == wire.OrderingKey:
+		return meta.OrderingKey, nil
+	}
+	return "", queue.Invalid("ordering", nil, "must be %s or %s", wire.OrderingNone, wire.OrderingKey)
 }
 
 func startOf(p wire.Position) topics.Start {
@@ -194,10 +211,14 @@ func subscription(topic string, sub *meta.Subscription) wire.Subscription {
 	for i, d := range sub.Backoff {
 		backoff[i] = d.Seconds()
 	}
+	ordering := wire.OrderingNone
+	if sub.Keyed() {
+		ordering = wire.OrderingKey
+	}
 	return wire.Subscription{
 		Name: sub.Name, Topic: topic, CreatedAt: wire.Time(sub.Created), ModifiedAt: wire.Time(sub.Modified),
 		Config: wire.SubscriptionConfig{
-			Ordering: wire.Of(wire.OrderingNone), VisibilityTimeout: wire.Of(sub.VisibilityTimeout.Seconds()),
+			Ordering: &ordering, VisibilityTimeout: wire.Of(sub.VisibilityTimeout.Seconds()),
 			MaxDeliveries: wire.Of(sub.MaxDeliveries), DeadLetterTopic: wire.Of(sub.DeadLetterTopic),
 			MaxInFlight: wire.Of(sub.MaxInFlight), Backoff: &backoff, Start: positionOf(sub.Start),
 		},

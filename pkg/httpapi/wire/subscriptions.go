@@ -10,7 +10,7 @@ import (
 // SubscriptionConfig is the body of PUT and PATCH of a subscription, and "config" of its status. In a
 // PUT an absent field takes its default; in a PATCH it stays as it is.
 type SubscriptionConfig struct {
-	// Ordering, in this version, is OrderingNone.
+	// Ordering is a PUT's only: OrderingNone, which it is unless given, or OrderingKey.
 	Ordering *string `json:"ordering,omitempty"`
 	// VisibilityTimeout is queue.MinVisibilityTimeout to queue.MaxVisibilityTimeout, in seconds.
 	VisibilityTimeout *float64 `json:"visibility_timeout,omitempty"`
@@ -26,8 +26,13 @@ type SubscriptionConfig struct {
 	Start *Position `json:"start,omitempty"`
 }
 
-// OrderingNone is the one ordering of this version.
-const OrderingNone = "none"
+// The orderings of a subscription.
+const (
+	// OrderingNone hands messages out about in the order they came in.
+	OrderingNone = "none"
+	// OrderingKey hands out those of one key in the order they came in, one after another.
+	OrderingKey = "key"
+)
 
 // Words of a Position.
 const (

@@ -123,12 +123,17 @@ func (a *app) consume(ctx context.Context, topic, subscription string, f consume
 			return err
 		}
 	}
+	sub, err := describeSubscription(ctx, s, topic, subscription)
+	if err != nil {
+		return err
+	}
 	// A reader that goes away, as `head` does, gives an error that the loop sees, not a signal that
 	// leaves its claims behind.
 	signal.Ignore(syscall.SIGPIPE)
 	o := drain.Options{
 		Topic: topic, Subscription: subscription, Workers: f.workers, Batch: f.batch, Max: f.max,
 		Wait: f.waitFirst.D, Follow: f.follow, Visibility: f.visibility.D, NoAck: f.noAck,
+		Ordered:    sub.Config.Ordering != nil && *sub.Config.Ordering == client.OrderingKey,
 		RetryDelay: f.retryDelay.D, HasRetryDelay: true, Checksum: f.checksum, Report: a.reporter("message", s.endpoint),
 	}
 	if f.follow {
@@ -165,6 +170,12 @@ func (a *app) consume(ctx context.Context, topic, subscription string, f consume
 		return &exit.PartialError{Failed: stats.Failed, Total: stats.Done + stats.Failed, What: "consumed"}
 	}
 	return context.Cause(ctx)
+}
+
+func describeSubscription(ctx context.Context, s *connection, topic, name string) (*client.Subscription, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	return s.client.GetSubscription(ctx, topic, name)
 }
 
 // createSubscription leaves one that exists as it is, whatever its config.

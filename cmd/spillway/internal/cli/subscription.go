@@ -30,6 +30,7 @@ type subscriptionFlags struct {
 	visibility                 units.Duration
 	maxDeliveries, maxInFlight int
 	deadLetter, start, backoff string
+	ordering                   string
 }
 
 func (f *subscriptionFlags) register(fs *pflag.FlagSet) {
@@ -64,6 +65,9 @@ func (f *subscriptionFlags) config(fs *pflag.FlagSet) (client.SubscriptionConfig
 			steps = append(steps, d.Seconds())
 		}
 		c.Backoff = &steps
+	}
+	if f.ordering != "" {
+		c.Ordering = &f.ordering
 	}
 	if f.start != "" {
 		p, err := parsePosition("--start", f.start)
@@ -104,6 +108,7 @@ func (a *app) subscriptionCreate() *cobra.Command {
 	}
 	f.register(c.Flags())
 	c.Flags().StringVar(&f.start, "start", "", "where it begins: earliest, latest, a time or how long ago (default latest)")
+	c.Flags().StringVar(&f.ordering, "ordering", "", "none, or key: those of one key one after another (default none)")
 	return c
 }
 
@@ -163,10 +168,10 @@ func (a *app) subscriptionList() *cobra.Command {
 				if s.json {
 					return printJSON(a.Stdout, list)
 				}
-				out := newTable(a.Stdout, "SUBSCRIPTION", "VISIBILITY", "MAX DELIVERIES", "DEAD LETTER TOPIC", "CREATED")
+				out := newTable(a.Stdout, "SUBSCRIPTION", "VISIBILITY", "MAX DELIVERIES", "DEAD LETTER TOPIC", "ORDERING", "CREATED")
 				for _, sub := range list {
 					out.add(sub.Name, seconds(sub.Config.VisibilityTimeout), optional(sub.Config.MaxDeliveries),
-						optional(sub.Config.DeadLetterTopic), sub.CreatedAt)
+						optional(sub.Config.DeadLetterTopic), optional(sub.Config.Ordering), sub.CreatedAt)
 				}
 				return out.flush()
 			})
@@ -202,6 +207,7 @@ func (a *app) printSubscription(s *connection, sub *client.Subscription) error {
 	out.add("created", sub.CreatedAt)
 	out.add("modified", sub.ModifiedAt)
 	config := sub.Config
+	out.add("ordering", optional(config.Ordering))
 	out.add("visibility timeout", seconds(config.VisibilityTimeout))
 	out.add("max deliveries", optional(config.MaxDeliveries))
 	out.add("dead letter topic", optional(config.DeadLetterTopic))

@@ -53,6 +53,9 @@ type Options struct {
 	Follow bool
 	// Visibility is how long a claim holds; 0 takes the subscription's.
 	Visibility time.Duration
+	// Ordered: the subscription keeps each key's messages in order, so what follows a message that
+	// failed goes back.
+	Ordered bool
 	// NoAck leaves the messages claimed.
 	NoAck bool
 	// RetryDelay is how long a failed message stays hidden, if HasRetryDelay.
@@ -205,7 +208,12 @@ func (l *loop) settleClaim(ctx context.Context, messages []*client.Received) err
 	var good []handled
 	var unhandled []client.Receipt
 	var stop error
+	failed := make(map[string]bool) // keys
 	for i, m := range messages {
+		if l.options.Ordered && len(m.Key) > 0 && failed[string(m.Key)] {
+			unhandled = append(unhandled, m.Receipt)
+			continue
+		}
 		if ctx.Err() != nil || stop != nil {
 			unhandled = append(unhandled, receiptsOf(messages[i:])...)
 			break
@@ -219,6 +227,7 @@ func (l *loop) settleClaim(ctx context.Context, messages []*client.Received) err
 			stop = s.Err
 			unhandled = append(unhandled, m.Receipt)
 		default:
+			failed[string(m.Key)] = true
 			h.settled(m.Receipt)
 			l.fail(settling, m.Receipt, m.ID.String(), err)
 		}
