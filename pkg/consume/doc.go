@@ -24,6 +24,19 @@
 // max_deliveries one by one at once. Pieces of one run are never in one answer: of what was split, an
 // answer has one piece per segment.
 //
+// Order: where the subscription's ordering is key, a key's messages are in flight one at a time, or as one
+// run in one answer, in the order of their offsets; other keys and messages without one flow past. It has
+// a planner of its own (walk), which goes by offset. What it passes over on its way to something that it
+// takes is parked in the cursor as a retry of no delivery. A segment is open to such a subscription once it
+// has drained all predecessors. Keys are read from the batches' indexes and remembered in the process: a
+// claim in a process that has not seen the messages in flight reads the index of each of their refs. A plan
+// looks past 10,000 messages and 1,024 unknown refs at most. A message whose index is lost has no key; one
+// that expired while it was hidden holds nobody up; one that was released with a delay holds its key up for
+// that long.
+//
+// What is drained of sealed segments is noted in the subscription's record, so that a process that begins
+// over a long history does not look there.
+//
 // Dead letters move by reference, in one transaction with the end of their hold. Where that cannot be
 // (no such topic, or it is sealed) the message is parked: hidden for a while, logged, kept.
 //

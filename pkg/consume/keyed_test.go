@@ -273,6 +273,26 @@ func TestHotKey(t *testing.T) {
 	}
 }
 
+// TestKeyedLooksOn: where each message is a batch of its own, a look reads a bounded number of them, and the
+// next goes on from there.
+func TestKeyedLooksOn(t *testing.T) {
+	e := newEnv(t, options{})
+	_, seg := e.keyed(nil)
+	for i := range 1500 {
+		e.addKeys(seg, false, fmt.Sprintf("hot%d", i))
+	}
+	e.addKeys(seg, false, "cold1")
+	hot := e.wantClaim("the first", 1, "hot0")
+	first := e.spent(func() { e.wantClaim("too far", 10, "") })
+	if calls := first.Calls(); calls < 1024 || calls > 1200 {
+		t.Errorf("a look made %d calls", calls)
+	}
+	e.wantClaim("the next", 10, "cold1")
+	wantOps(t, "all is known", e.spent(func() { e.wantClaim("nothing", 10, "") }), "get cursor 1, get head 1")
+	e.ack("a", hot)
+	e.wantClaim("the hot one's turn", 1, "hot1")
+}
+
 // TestHotKeyAmongOthers: hot messages that take turns with others fill the cursor in the end; then the
 // answer is empty, and no error.
 func TestHotKeyAmongOthers(t *testing.T) {

@@ -25,7 +25,8 @@ type ClaimRequest struct {
 	ByReference bool
 }
 
-// Claimed is the answer of a claim: deliveries in no particular order; empty if there was nothing.
+// Claimed is the answer of a claim; empty if there was nothing. The deliveries are in no particular order,
+// or, of a subscription that keeps each key's messages in order, in the order of each segment's offsets.
 type Claimed struct {
 	Deliveries []Delivery
 }
@@ -118,7 +119,7 @@ type Records struct {
 // Status counts a subscription's messages. Those that have expired and were not looked at since count
 // as what they were.
 type Status struct {
-	// Ready may be claimed now, InFlight is claimed, Delayed was given back and is still hidden.
+	// Ready may be claimed now, or once what is before it of its key is done; InFlight is claimed, Delayed was given back and is still hidden.
 	Ready, InFlight, Delayed uint64
 	// OldestAge is how long the oldest message that is not done has been visible, if HasOldest.
 	OldestAge time.Duration

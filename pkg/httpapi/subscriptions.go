@@ -69,7 +69,7 @@ func (s *server) readSubscription(w http.ResponseWriter, r *http.Request) (in su
 	if _, err = parseQuery(r); err != nil {
 		return in, err
 	}
-	if err = s.readJSON(w, r, &in.config); err != nil {
+	if err := s.readJSON(w, r, &in.config); err != nil {
 		return in, err
 	}
 	in.patch, err = subscriptionPatch(in.config)

@@ -46,7 +46,8 @@ type Part struct {
 	Expires queue.Millis
 }
 
-// Retry is a run of messages that were delivered and are not done.
+// Retry is a run of messages that were delivered and are not done, or that were passed over on the way to
+// others because those of their keys were in flight: these have no Attempts.
 type Retry struct {
 	OffsetRange
 	// Attempts is how often they were delivered so far (what was released uncounted does not

@@ -108,7 +108,7 @@ type Subscription struct {
 
 // SubscriptionStatus counts a subscription's messages.
 type SubscriptionStatus struct {
-	// Ready are claimable now, InFlight are claimed, Delayed were released with a delay that is not
+	// Ready are claimable now, or once what is before them of their key is done; InFlight are claimed, Delayed were released with a delay that is not
 	// over.
 	Ready    uint64 `json:"ready"`
 	InFlight uint64 `json:"in_flight"`
