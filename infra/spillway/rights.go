@@ -32,21 +32,21 @@ type Right struct {
 func Rights(f Function) []Right {
 	write := []string{"dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem", "dynamodb:UpdateItem"}
 	all := slices.Concat(write, []string{"dynamodb:DeleteItem"})
-	check := "dynamodb:ConditionCheckItem"
+	check, several := "dynamodb:ConditionCheckItem", "dynamodb:BatchGetItem" // a topic's segments are read at once
 	list := Right{"bucket", []string{"s3:ListBucket"}}
 	read := []string{"s3:GetObject"}
 	switch f {
 	case Produce:
 		return []Right{
-			{"table", append(write, check)},
+			{"table", append(write, check, several)},
 			list,
 			{"batches/*", []string{"s3:GetObject", "s3:PutObject"}},
 			{"uploads/*", []string{"s3:GetObject", "s3:PutObject"}},
 		}
 	case Consume:
-		return []Right{{"table", append(all, check)}, list, {"batches/*", read}, {"uploads/*", read}, {"segments/*", read}}
+		return []Right{{"table", append(all, check, several)}, list, {"batches/*", read}, {"uploads/*", read}, {"segments/*", read}}
 	case Leader:
-		return []Right{{"table", all}}
+		return []Right{{"table", append(all, several)}}
 	case Compactor:
 		collect := []string{"s3:GetObject", "s3:DeleteObject"}
 		return []Right{
