@@ -30,7 +30,6 @@ func TestDeployed(t *testing.T) {
 		"every call":       everyCall,
 		"the API document": document,
 		"bodies":           bodies,
-		"bad credentials":  badCredentials,
 	} {
 		t.Run(name, func(t *testing.T) { part(t, one) })
 	}

@@ -131,8 +131,9 @@ func (d *deployment) function(t *testing.T, id string) lambdaFunction {
 	}
 }
 
-// with changes variables of a function's environment until the test's end.
-func (d *deployment) with(t *testing.T, f lambdaFunction, variables map[string]string) {
+// with changes variables of a function's environment, and gives what puts them back: to be deferred, since at a
+// test's cleanup its context is over.
+func (d *deployment) with(t *testing.T, f lambdaFunction, variables map[string]string) (restore func()) {
 	t.Helper()
 	path := "/2015-03-31/functions/" + f.FunctionName + "/configuration"
 	changed := object{}
@@ -143,17 +144,16 @@ func (d *deployment) with(t *testing.T, f lambdaFunction, variables map[string]s
 		changed[k] = v
 	}
 	d.service(t, "lambda", "PUT", path, "", object{"Environment": object{"Variables": changed}}, &object{})
-	t.Cleanup(func() {
+	return func() {
 		d.service(t, "lambda", "PUT", path, "", object{"Environment": object{"Variables": f.Environment.Variables}}, &object{})
-	})
+	}
 }
 
-// behind puts a proxy between a function and its stores until the test's end.
-func (d *deployment) behind(t *testing.T, id string) (*proxy, lambdaFunction) {
+// behind puts a proxy between a function and its stores, until restore.
+func (d *deployment) behind(t *testing.T, id string) (p *proxy, f lambdaFunction, restore func()) {
 	t.Helper()
-	p, f := newProxy(t, d.endpoint), d.function(t, id)
-	d.with(t, f, map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": p.url, "AWS_ENDPOINT_URL_S3": p.url})
-	return p, f
+	p, f = newProxy(t, d.endpoint), d.function(t, id)
+	return p, f, d.with(t, f, map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": p.url, "AWS_ENDPOINT_URL_S3": p.url})
 }
 
 // kill ends the processes that run a function, as a machine that goes down does, and tells how many there were. They

@@ -34,7 +34,7 @@ type Right struct {
 func Rights(f Function) []Right {
 	write := []string{"dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem", "dynamodb:UpdateItem"}
 	all := slices.Concat(write, []string{"dynamodb:DeleteItem"})
-	check := "dynamodb:ConditionCheckItem"
+	check, several := "dynamodb:ConditionCheckItem", "dynamodb:BatchGetItem" // a topic's segments are read at once
 	list := Right{"bucket", []string{"s3:ListBucket"}}
 	read := []string{"s3:GetObject"}
 	switch f {
@@ -48,7 +48,7 @@ func Rights(f Function) []Right {
 	case Consume:
 		return []Right{{"table", append(all, check)}, list, {"batches/*", read}, {"uploads/*", read}, {"segments/*", read}}
 	case Leader:
-		return []Right{{"table", append(all, "dynamodb:BatchGetItem")}}
+		return []Right{{"table", append(all, several)}}
 	case Compactor:
 		collect := []string{"s3:GetObject", "s3:DeleteObject"}
 		return []Right{
