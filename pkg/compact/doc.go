@@ -93,6 +93,8 @@ type Report struct {
 	Pages, NewPages, Refs, Objects int
 	// Deleted objects and payload records.
 	Deleted int
+	// Removed topics, and ids of subscriptions, of which nothing is left.
+	Removed int
 }
 
 func (r *Report) add(o Report) {
@@ -101,6 +103,7 @@ func (r *Report) add(o Report) {
 	r.Refs += o.Refs
 	r.Objects += o.Objects
 	r.Deleted += o.Deleted
+	r.Removed += o.Removed
 }
 
 // Run does what is due, until nothing is or the time of ctx is about to run out: then it stops cleanly,
@@ -163,6 +166,9 @@ func (s *Service) step(ctx context.Context, item *meta.Item, looked map[queue.Se
 	case *meta.Drop:
 		n, err := s.drop(ctx, r, item.Version)
 		return Report{Deleted: n}, err
+	case *meta.Removal:
+		n, err := s.removal(ctx, r, item.Version)
+		return Report{Removed: n}, err
 	}
 	return Report{}, &queue.Error{
 		Op: "compact", Subject: item.Record.Key().String(), Kind: queue.KindCorrupt,
