@@ -48,6 +48,8 @@ type Deps struct {
 	Wake    func()
 	// Patience is as in scale.Deps.
 	Patience time.Duration
+	// Compact tunes the compactor.
+	Compact compact.Tuning
 }
 
 // System is the use cases of one process.
@@ -98,6 +100,7 @@ func New(d Deps) *System {
 	s.Compact = compact.New(compact.Deps{
 		Meta: d.Meta, Blob: d.Blob, Lease: lease.New(d.Meta, d.IDs, d.Clock), IDs: d.IDs, Clock: d.Clock, Logger: d.Logger,
 		Log: segment.New(segment.Deps{Meta: d.Meta, Blob: d.Blob, IDs: d.IDs, Clock: d.Clock, CacheBytes: compactCacheBytes}),
+		Tuning: d.Compact,
 	})
 	return s
 }

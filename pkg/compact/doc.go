@@ -64,11 +64,7 @@ type Deps struct {
 	IDs    *queue.IDs
 	Clock  queue.Clock
 	Logger *slog.Logger
-	// TargetBytes is the size from which on an object is large enough; 0 means 8 MiB. A group's
-	// object is at most one batch larger.
-	TargetBytes int64
-	// UploadAge is how long an upload may wait to be submitted; 0 means a day.
-	UploadAge time.Duration
+	Tuning
 }
 
 // Service compacts. Safe for concurrent use; any number may work on the same stores.
@@ -78,12 +74,7 @@ type Service struct {
 
 // New makes a Service.
 func New(d Deps) *Service {
-	if d.TargetBytes == 0 {
-		d.TargetBytes = defaultTarget
-	}
-	if d.UploadAge == 0 {
-		d.UploadAge = 24 * time.Hour
-	}
+	d.Tuning = d.defaults()
 	return &Service{d}
 }
 
@@ -111,8 +102,8 @@ func (r *Report) add(o Report) {
 func (s *Service) Run(ctx context.Context) (Report, error) {
 	var total Report
 	var errs []error
-	now := s.Clock.Millis()
-	q := meta.Range{PK: meta.WorkPK(0), To: meta.WorkSK(now+1, ""), Limit: workLimit}
+	due := s.horizon(s.Clock.Millis())
+	q := meta.Range{PK: meta.WorkPK(0), To: meta.WorkSK(due+1, ""), Limit: workLimit}
 	looked := make(map[queue.SegmentID]bool)
 	for {
 		page, err := s.Meta.Query(ctx, q)

@@ -67,10 +67,19 @@ func (signer) PresignGet(_ context.Context, key string, _ time.Time) (blob.Reque
 }
 
 func (r *rig) compactor(m meta.Store, b blob.Store) *compact.Service {
+	return r.tuned(m, b, compact.Tuning{TargetBytes: r.target})
+}
+
+// hasty is a compactor with ages and grace of a minute.
+func (r *rig) hasty() *compact.Service {
+	return r.tuned(r.meta, r.blob, compact.Tuning{TargetBytes: r.target, Age: time.Minute, Grace: time.Minute})
+}
+
+func (r *rig) tuned(m meta.Store, b blob.Store, tuning compact.Tuning) *compact.Service {
 	return compact.New(compact.Deps{
 		Meta: m, Blob: b, Lease: lease.New(m, r.ids, r.clock), IDs: r.ids, Clock: r.clock, Logger: slog.New(slog.DiscardHandler),
-		Log:         segment.New(segment.Deps{Meta: m, Blob: b, IDs: r.ids, Clock: r.clock, CacheBytes: 1 << 20}),
-		TargetBytes: r.target,
+		Log:    segment.New(segment.Deps{Meta: m, Blob: b, IDs: r.ids, Clock: r.clock, CacheBytes: 1 << 20}),
+		Tuning: tuning,
 	})
 }
 

@@ -24,6 +24,7 @@ import (
 
 	"github.com/spillway-mq/spillway/pkg/assembly"
 	"github.com/spillway-mq/spillway/pkg/cloud"
+	"github.com/spillway-mq/spillway/pkg/compact"
 	"github.com/spillway-mq/spillway/pkg/httpapi"
 	"github.com/spillway-mq/spillway/pkg/meter"
 	"github.com/spillway-mq/spillway/pkg/queue"
@@ -35,6 +36,8 @@ type Config struct {
 	// Function is the function's name, a metric's dimension: "produce".
 	Function string
 	LogLevel slog.Level
+	// Compact tunes the compactor.
+	Compact compact.Tuning
 }
 
 // FromEnvironment reads SPILLWAY_TABLE, SPILLWAY_BUCKET and SPILLWAY_LOG_LEVEL (debug, info, warn or
@@ -82,7 +85,7 @@ func Open(ctx context.Context, c Config, out io.Writer) (*Host, error) {
 func New(c Config, d assembly.Deps, out io.Writer) *Host {
 	h := &Host{Logger: slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: c.LogLevel}))}
 	d.Logger = h.Logger
-	d.MaxInlineBytes = maxInlineBytes
+	d.MaxInlineBytes, d.Compact = maxInlineBytes, c.Compact
 	h.System = assembly.New(d)
 	h.metrics = &metrics{function: c.Function, table: c.Table, out: out, clock: time.Now}
 	h.api = httpadapter.NewV2(h.System.Handler(httpapi.Deps{Observe: h.metrics.observe}))
