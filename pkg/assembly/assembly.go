@@ -99,7 +99,7 @@ func New(d Deps) *System {
 	})
 	s.Compact = compact.New(compact.Deps{
 		Meta: d.Meta, Blob: d.Blob, Lease: lease.New(d.Meta, d.IDs, d.Clock), IDs: d.IDs, Clock: d.Clock, Logger: d.Logger,
-		Log: segment.New(segment.Deps{Meta: d.Meta, Blob: d.Blob, IDs: d.IDs, Clock: d.Clock, CacheBytes: compactCacheBytes}),
+		Log:    segment.New(segment.Deps{Meta: d.Meta, Blob: d.Blob, IDs: d.IDs, Clock: d.Clock, CacheBytes: compactCacheBytes}),
 		Tuning: d.Compact,
 	})
 	return s
