@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -198,7 +199,7 @@ func (m *model) moved(log *segmentLog, page *meta.RefPage) {
 					what = fmt.Sprintf("it holds %+v in place of %+v", msgs[k], have)
 				}
 			}
-			if what != "" || ref.ID != was.ID || ref.Created != was.Created || string(ref.Headers) != string(was.Headers) {
+			if what != "" || ref.ID != was.ID || ref.Created != was.Created || !bytes.Equal(ref.Headers, was.Headers) {
 				m.w.find("log", "%s-%d was moved to %s: %s", log.id, off, ref.Object, what)
 			}
 			log.refs[i].ref = *ref
