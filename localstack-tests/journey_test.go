@@ -12,7 +12,7 @@ import (
 // TestDeployed is one test because its parts share what takes long: two deployments.
 func TestDeployed(t *testing.T) {
 	w := newWorkshop(t)
-	one := w.deploy(t, "SpillwayOne")
+	one := w.deploy(t, "SpillwayOne", hasty)
 	one.hasten(t, one.stack, "Leader", "rate(1 minute)")
 	one.hasten(t, one.stack, "Compactor", "rate(5 minutes)")
 	for name, part := range map[string]func(*testing.T, *deployment){
@@ -32,6 +32,7 @@ func TestDeployed(t *testing.T) {
 		t.Run(name, func(t *testing.T) { part(t, one) })
 	}
 	t.Run("schedules", func(t *testing.T) { schedules(t, one) })
+	t.Run("compacted", func(t *testing.T) { compacted(t, one) })
 	t.Run("side by side", func(t *testing.T) { sideBySide(t, w, one) })
 	t.Run("redeployed", func(t *testing.T) { redeployed(t, w, one) })
 }
