@@ -294,9 +294,13 @@ func (r *removing) delayed(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ops := make([]meta.Op, len(forwards))
-	for i, item := range forwards {
-		ops[i] = meta.Delete{Key: item.Record.Key(), Kind: meta.KindForward}
+	gauges, err := r.query(ctx, meta.Range{PK: meta.GaugePK(r.note.Topic)})
+	if err != nil {
+		return err
+	}
+	var ops []meta.Op
+	for _, item := range append(forwards, gauges...) {
+		ops = append(ops, meta.Delete{Key: item.Record.Key(), Kind: item.Record.Kind()})
 	}
 	return r.remove(ctx, ops)
 }
