@@ -58,6 +58,7 @@ func settings() []setting {
 		{"burstLimit", number(func(c *config) *float64 { return &c.props.BurstLimit })},
 		{"leaderConcurrency", whole(func(c *config, n int) { c.props.Leader.Concurrency = concurrency(n) })},
 		{"compactorConcurrency", whole(func(c *config, n int) { c.props.Compactor.Concurrency = concurrency(n) })},
+		{"compact", text(func(c *config) *string { return &c.props.Compact })},
 		{"logLevel", text(func(c *config) *string { return &c.props.LogLevel })},
 		{"logRetentionDays", func(c *config, v string) (err error) { c.props.LogRetention, err = retention(v); return err }},
 		{"tracing", func(c *config, v string) (err error) { c.props.Tracing, err = choice(v, "true", "false"); return err }},

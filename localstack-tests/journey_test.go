@@ -12,7 +12,7 @@ import (
 // TestDeployed is one test because its parts share what takes long: two deployments.
 func TestDeployed(t *testing.T) {
 	w := newWorkshop(t)
-	one := w.deploy(t, "SpillwayOne")
+	one := w.deploy(t, "SpillwayOne", hasty)
 	one.hasten(t, one.stack, "Leader", "rate(1 minute)")
 	one.hasten(t, one.stack, "Compactor", "rate(5 minutes)")
 	for name, part := range map[string]func(*testing.T, *deployment){
@@ -43,6 +43,7 @@ func TestDeployed(t *testing.T) {
 	t.Run("consumer killed", func(t *testing.T) { consumerKilled(t, one) })
 	t.Run("wrong settings", func(t *testing.T) { wrongSettings(t, one) })
 	t.Run("schedules", func(t *testing.T) { schedules(t, one) })
+	t.Run("compacted", func(t *testing.T) { compacted(t, one) })
 	t.Run("the doctor", func(t *testing.T) { doctor(t, p, one) })
 	var two *deployment
 	t.Run("side by side", func(t *testing.T) { two = sideBySide(t, w, one) })

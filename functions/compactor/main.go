@@ -8,9 +8,11 @@ import (
 	"github.com/aws/aws-lambda-go/lambda"
 
 	"github.com/spillway-mq/spillway/functions/internal/host"
+	"github.com/spillway-mq/spillway/pkg/compact"
 )
 
 func main() {
 	config := host.Must(host.FromEnvironment("compactor", os.Getenv))
+	config.Compact = host.Must(compact.ParseTuning(os.Getenv("SPILLWAY_COMPACT")))
 	lambda.Start(host.Must(host.Open(config, os.Stdout)).Compact)
 }

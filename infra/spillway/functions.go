@@ -61,6 +61,9 @@ func (s *Spillway) addFunction(f Function) awslambda.Function {
 	if set.Concurrency > 0 {
 		props.ReservedConcurrentExecutions = jsii.Number(set.Concurrency)
 	}
+	if f == Compactor && s.props.Compact != "" {
+		(*props.Environment)["SPILLWAY_COMPACT"] = jsii.String(s.props.Compact)
+	}
 	if f == Leader || f == Compactor {
 		// The scheduler's calls are asynchronous. One that failed, or waited for its turn for as
 		// long as its period, is overtaken by the next.

@@ -60,6 +60,9 @@ type Props struct {
 
 	// Produce to Compactor tune one function each. The zero value takes the defaults.
 	Produce, Consume, Leader, Compactor FunctionProps
+	// Compact tunes the compactor, for deployments that are being tried: "age=1m,grace=1m,target=4096".
+	// Empty takes the defaults.
+	Compact string
 	// LogLevel is the functions' lowest level: debug, info, warn or error; info if empty.
 	LogLevel string
 	// LogRetention is how long logs are kept; awslogs.RetentionDays_ONE_MONTH if empty.

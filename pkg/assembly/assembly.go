@@ -52,6 +52,8 @@ type Deps struct {
 	// Marked is for stores where a read costs money: this process marks that it appends (lag.Watch),
 	// and goes by the marks of all. All processes on the stores must have it, or none.
 	Marked bool
+	// Compact tunes the compactor.
+	Compact compact.Tuning
 }
 
 // System is the use cases of one process.
@@ -108,7 +110,8 @@ func New(d Deps) *System {
 	})
 	s.Compact = compact.New(compact.Deps{
 		Meta: d.Meta, Blob: d.Blob, Lease: lease.New(d.Meta, d.IDs, d.Clock), IDs: d.IDs, Clock: d.Clock, Logger: d.Logger,
-		Log: segment.New(segment.Deps{Meta: d.Meta, Blob: d.Blob, IDs: d.IDs, Clock: d.Clock, CacheBytes: compactCacheBytes}),
+		Log:    segment.New(segment.Deps{Meta: d.Meta, Blob: d.Blob, IDs: d.IDs, Clock: d.Clock, CacheBytes: compactCacheBytes}),
+		Tuning: d.Compact,
 	})
 	s.Lag = lag.New(lag.Deps{Topics: s.Topics, Backlogs: s.Consume, Clock: d.Clock, Meta: marks})
 	return s

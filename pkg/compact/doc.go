@@ -64,11 +64,7 @@ type Deps struct {
 	IDs    *queue.IDs
 	Clock  queue.Clock
 	Logger *slog.Logger
-	// TargetBytes is the size from which on an object is large enough; 0 means 8 MiB. A group's
-	// object is at most one batch larger.
-	TargetBytes int64
-	// UploadAge is how long an upload may wait to be submitted; 0 means a day.
-	UploadAge time.Duration
+	Tuning
 }
 
 // Service compacts. Safe for concurrent use; any number may work on the same stores.
@@ -78,12 +74,7 @@ type Service struct {
 
 // New makes a Service.
 func New(d Deps) *Service {
-	if d.TargetBytes == 0 {
-		d.TargetBytes = defaultTarget
-	}
-	if d.UploadAge == 0 {
-		d.UploadAge = 24 * time.Hour
-	}
+	d.Tuning = d.defaults()
 	return &Service{d}
 }
 
@@ -93,6 +84,8 @@ type Report struct {
 	Pages, NewPages, Refs, Objects int
 	// Deleted objects and payload records.
 	Deleted int
+	// Removed topics, and ids of subscriptions, of which nothing is left.
+	Removed int
 }
 
 func (r *Report) add(o Report) {
@@ -101,6 +94,7 @@ func (r *Report) add(o Report) {
 	r.Refs += o.Refs
 	r.Objects += o.Objects
 	r.Deleted += o.Deleted
+	r.Removed += o.Removed
 }
 
 // Run does what is due, until nothing is or the time of ctx is about to run out: then it stops cleanly,
@@ -108,8 +102,8 @@ func (r *Report) add(o Report) {
 func (s *Service) Run(ctx context.Context) (Report, error) {
 	var total Report
 	var errs []error
-	now := s.Clock.Millis()
-	q := meta.Range{PK: meta.WorkPK(0), To: meta.WorkSK(now+1, ""), Limit: workLimit}
+	due := s.horizon(s.Clock.Millis())
+	q := meta.Range{PK: meta.WorkPK(0), To: meta.WorkSK(due+1, ""), Limit: workLimit}
 	looked := make(map[queue.SegmentID]bool)
 	for {
 		page, err := s.Meta.Query(ctx, q)
@@ -163,6 +157,9 @@ func (s *Service) step(ctx context.Context, item *meta.Item, looked map[queue.Se
 	case *meta.Drop:
 		n, err := s.drop(ctx, r, item.Version)
 		return Report{Deleted: n}, err
+	case *meta.Removal:
+		n, err := s.removal(ctx, r, item.Version)
+		return Report{Removed: n}, err
 	}
 	return Report{}, &queue.Error{
 		Op: "compact", Subject: item.Record.Key().String(), Kind: queue.KindCorrupt,

@@ -2,6 +2,8 @@ package compact
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spillway-mq/spillway/pkg/blob"
@@ -12,6 +14,16 @@ import (
 type object struct {
 	key    string
 	inline bool
+}
+
+func (o object) compare(p object) int {
+	if o.inline != p.inline {
+		if o.inline {
+			return -1
+		}
+		return 1
+	}
+	return strings.Compare(o.key, p.key)
 }
 
 func (o object) upload() bool { return !o.inline && strings.HasPrefix(o.key, blob.PrefixUploads) }
@@ -124,6 +136,9 @@ func (s *Service) release(ctx context.Context, o object, runs []meta.Run) (fate,
 	}
 	sole := len(runs) == 1 && runs[0].Hold == "" && runs[0].Total != 0 && runs[0].Count == runs[0].Total
 	if sole && len(n.holds) == 0 {
+		if len(n.freed) > 0 {
+			return freeNoted, nil // of holds that are gone
+		}
 		return free, nil // most objects: one owner, nothing noted
 	}
 	for _, r := range runs {
@@ -134,7 +149,8 @@ func (s *Service) release(ctx context.Context, o object, runs []meta.Run) (fate,
 	if n, err = s.notes(ctx, o); err != nil {
 		return owned, err
 	}
-	for id, h := range n.holds {
+	for _, id := range slices.Sorted(maps.Keys(n.holds)) {
+		h := n.holds[id]
 		if freed, _ := n.count(id); freed >= h.Total {
 			if err := s.forget(ctx, h); err != nil {
 				return owned, err

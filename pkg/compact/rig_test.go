@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"slices"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,6 +15,7 @@ import (
 	"github.com/spillway-mq/spillway/pkg/blob"
 	"github.com/spillway-mq/spillway/pkg/blob/memblob"
 	"github.com/spillway-mq/spillway/pkg/compact"
+	"github.com/spillway-mq/spillway/pkg/compact/compacttest"
 	"github.com/spillway-mq/spillway/pkg/consume"
 	"github.com/spillway-mq/spillway/pkg/lease"
 	"github.com/spillway-mq/spillway/pkg/meta"
@@ -31,7 +29,7 @@ import (
 // rig is whole systems on one pair of memory stores, under a clock that only the test moves.
 type rig struct {
 	t    *testing.T
-	meta *tracker
+	meta *memmeta.Store
 	blob *memblob.Store
 	ids  *queue.IDs
 	now  atomic.Int64
@@ -44,7 +42,7 @@ func newRig(t *testing.T) *rig {
 	t.Helper()
 	r := &rig{t: t, ids: queue.NewIDs(nil), target: 60_000}
 	r.now.Store(time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC).UnixMilli())
-	r.meta = &tracker{Store: memmeta.New(t), payloads: make(map[string]bool)}
+	r.meta = memmeta.New(t)
 	r.blob = memblob.New(t, r.clock, memblob.Options{})
 	r.sys = r.system(r.meta, r.blob, r.clock)
 	return r
@@ -68,45 +66,20 @@ func (signer) PresignGet(_ context.Context, key string, _ time.Time) (blob.Reque
 	return blob.Request{Method: "GET", URL: "/" + key}, nil
 }
 
-// tracker knows which payload records were ever put: the store cannot list them.
-type tracker struct {
-	meta.Store
-	mu       sync.Mutex // guards payloads
-	payloads map[string]bool
-}
-
-func (k *tracker) note(op meta.Op) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	switch op := op.(type) {
-	case meta.Append:
-		if op.Payload != nil {
-			k.payloads[op.Payload.ID] = true
-		}
-	case meta.Put:
-		if p, ok := op.Record.(*meta.Payload); ok {
-			k.payloads[p.ID] = true
-		}
-	}
-}
-
-func (k *tracker) Apply(ctx context.Context, op meta.Op) (meta.Result, error) {
-	k.note(op)
-	return k.Store.Apply(ctx, op)
-}
-
-func (k *tracker) Transact(ctx context.Context, ops []meta.Op) ([]meta.Result, error) {
-	for _, op := range ops {
-		k.note(op)
-	}
-	return k.Store.Transact(ctx, ops)
-}
-
 func (r *rig) compactor(m meta.Store, b blob.Store) *compact.Service {
+	return r.tuned(m, b, compact.Tuning{TargetBytes: r.target})
+}
+
+// hasty is a compactor with ages and grace of a minute.
+func (r *rig) hasty() *compact.Service {
+	return r.tuned(r.meta, r.blob, compact.Tuning{TargetBytes: r.target, Age: time.Minute, Grace: time.Minute})
+}
+
+func (r *rig) tuned(m meta.Store, b blob.Store, tuning compact.Tuning) *compact.Service {
 	return compact.New(compact.Deps{
 		Meta: m, Blob: b, Lease: lease.New(m, r.ids, r.clock), IDs: r.ids, Clock: r.clock, Logger: slog.New(slog.DiscardHandler),
-		Log:         segment.New(segment.Deps{Meta: m, Blob: b, IDs: r.ids, Clock: r.clock, CacheBytes: 1 << 20}),
-		TargetBytes: r.target,
+		Log:    segment.New(segment.Deps{Meta: m, Blob: b, IDs: r.ids, Clock: r.clock, CacheBytes: 1 << 20}),
+		Tuning: tuning,
 	})
 }
 
@@ -280,43 +253,6 @@ func (r *rig) same(what string, got, want map[queue.MessageID]seen) {
 	r.t.Errorf("%s: %d messages, want %d", what, len(got), len(want))
 }
 
-// reachable walks everything that refers to bytes.
-func (r *rig) reachable() map[string]bool {
-	r.t.Helper()
-	out := make(map[string]bool)
-	add := func(ref *meta.Ref) { out[meta.ObjectPK(ref.Object, ref.Inline)] = true }
-	for _, item := range r.query(meta.NamespacePK) {
-		name, ok := item.Record.(*meta.Name)
-		if !ok || name.Topic == "" {
-			continue
-		}
-		for _, d := range r.query(meta.DelayedPK(name.Topic, 0)) {
-			if e, ok := d.Record.(*meta.Delayed); ok {
-				add(&e.Ref)
-			}
-		}
-		for _, s := range r.query(meta.TopicPK(name.Topic)) {
-			seg, ok := s.Record.(*meta.Segment)
-			if !ok {
-				continue
-			}
-			for _, p := range r.query(meta.HeadPK(seg.ID)) {
-				switch p := p.Record.(type) {
-				case *meta.Head:
-					for i := range p.Tail {
-						add(&p.Tail[i])
-					}
-				case *meta.RefPage:
-					for i := range p.Refs {
-						add(&p.Refs[i])
-					}
-				}
-			}
-		}
-	}
-	return out
-}
-
 func (r *rig) query(pk string) (out []meta.Item) {
 	r.t.Helper()
 	q := meta.Range{PK: pk, Limit: 1000}
@@ -333,10 +269,9 @@ func (r *rig) query(pk string) (out []meta.Item) {
 	}
 }
 
-// stored is every object and payload record that is there.
-func (r *rig) stored() map[string]bool {
+// objects are the keys of all objects.
+func (r *rig) objects() (out []string) {
 	r.t.Helper()
-	out := make(map[string]bool)
 	after := ""
 	for {
 		page, err := r.blob.List(r.t.Context(), "", after, 1000)
@@ -344,44 +279,35 @@ func (r *rig) stored() map[string]bool {
 			r.t.Fatal(err)
 		}
 		for _, o := range page.Objects {
-			out[meta.ObjectPK(o.Key, false)] = true
+			out = append(out, o.Key)
 			after = o.Key
 		}
 		if !page.More {
-			break
+			return out
 		}
 	}
-	for id := range r.meta.payloads {
-		if _, err := r.meta.Get(r.t.Context(), meta.PayloadKey(id)); err == nil {
-			out[meta.ObjectPK(id, true)] = true
-		}
-	}
-	return out
 }
 
-// audit holds that what is reachable is there and nothing else is, and that no work and no notes are
-// left but those of what is still shared.
+// stored counts the objects and payload records.
+func (r *rig) stored() int {
+	r.t.Helper()
+	n := len(r.objects())
+	for _, item := range r.meta.All() {
+		if item.Record.Kind() == meta.KindPayload {
+			n++
+		}
+	}
+	return n
+}
+
+// audit holds that what can be reached is there and nothing else is, records of every kind included.
 func (r *rig) audit() {
 	r.t.Helper()
-	want, got := r.reachable(), r.stored()
-	for o := range want {
-		if !got[o] {
-			r.t.Errorf("lost: %s", o)
-		}
+	found := compacttest.Audit(r.meta.All(), r.objects(), queue.MillisOf(r.clock()))
+	for _, o := range found.Lost {
+		r.t.Errorf("lost: %s", o)
 	}
-	for _, o := range slices.Sorted(maps.Keys(got)) {
-		if !want[o] {
-			r.t.Errorf("leaked: %s", o)
-		}
-		for _, item := range r.query(o) {
-			if item.Record.Kind() == meta.KindCondemned && !strings.HasPrefix(o, "o/b/uploads") {
-				r.t.Errorf("condemned, and there: %s", o)
-			}
-		}
-	}
-	for _, item := range r.query(meta.WorkPK(0)) {
-		if d, ok := item.Record.(*meta.Drop); ok {
-			r.t.Errorf("a drop is left: %+v", d)
-		}
+	for _, o := range found.Leaked {
+		r.t.Errorf("leaked: %s", o)
 	}
 }

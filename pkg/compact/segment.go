@@ -29,6 +29,8 @@ type group struct {
 	// bytes and runs are those of the refs that will be moved.
 	bytes int64
 	runs  int
+	// empty: there is no page at all.
+	empty bool
 }
 
 func (g *group) end() queue.Offset { return g.pages[len(g.pages)-1].page.Next() }
@@ -43,54 +45,82 @@ func (s *Service) segment(ctx context.Context, id queue.SegmentID) (total Report
 	if err != nil {
 		return total, false, err
 	}
-	total, done, err = s.groups(ctx, held, id)
+	total, next, err := s.groups(ctx, held, id)
 	if rerr := held.Release(ctx); err == nil && !queue.Is(rerr, queue.KindFenced) {
 		err = rerr
 	}
-	return total, done, err
+	if err == nil && next == empty {
+		err = s.forgetIfGone(ctx, id)
+	}
+	return total, next != unfinished, err
 }
 
-func (s *Service) groups(ctx context.Context, held *lease.Held, id queue.SegmentID) (total Report, done bool, err error) {
+// outcome is how the work on a segment ended.
+type outcome uint8
+
+const (
+	// unfinished: another has taken over, or the time ran out.
+	unfinished outcome = iota
+	finished
+	// empty: there is no page.
+	empty
+)
+
+func (s *Service) groups(ctx context.Context, held *lease.Held, id queue.SegmentID) (total Report, end outcome, err error) {
 	for held.Valid() && s.goOn(ctx) {
-		g, err := s.group(ctx, id, queue.Offset(held.Value()))
+		g, full, err := s.group(ctx, id, queue.Offset(held.Value()))
 		if err != nil {
-			return total, false, err
+			return total, unfinished, err
 		}
-		if g == nil {
-			return total, true, nil
+		if !full {
+			if g.empty {
+				return total, empty, nil
+			}
+			return total, finished, nil
 		}
 		r, err := s.replace(ctx, held, g)
 		total.add(r)
 		if queue.Is(err, queue.KindFenced) {
-			return total, false, nil // another has taken over, and nothing was changed
+			return total, unfinished, nil // another has taken over, and nothing was changed
 		}
 		if err != nil {
-			return total, false, err
+			return total, unfinished, err
 		}
 	}
-	return total, false, nil
+	return total, unfinished, nil
 }
 
-// group takes pages from an offset on until they make a full object; nil if they do not.
-func (s *Service) group(ctx context.Context, id queue.SegmentID, from queue.Offset) (*group, error) {
-	g := &group{segment: id}
-	old := s.Clock.Millis().Add(-queue.CompactAge)
+// forgetIfGone removes the lease of a segment that is gone: the note that led here was late, and nothing else
+// would find the lease.
+func (s *Service) forgetIfGone(ctx context.Context, id queue.SegmentID) error {
+	_, err := s.Meta.Get(ctx, meta.HeadKey(id))
+	if !queue.Is(err, queue.KindNotFound) {
+		return err
+	}
+	return s.forget(ctx, &meta.Lease{Name: LeaseName(id)})
+}
+
+// group takes pages from an offset on; full says that they make a full object, or are as many as one step
+// takes.
+func (s *Service) group(ctx context.Context, id queue.SegmentID, from queue.Offset) (g *group, full bool, err error) {
+	g = &group{segment: id}
+	old := s.Clock.Millis().Add(-s.Age)
 	next := from
 	for {
 		found, err := s.Meta.Query(ctx, meta.PagesFrom(id, next, maxPages-len(g.pages)))
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		for _, item := range found.Items {
 			p, ok := item.Record.(*meta.RefPage)
 			if !ok || p.First != next && len(g.pages) > 0 {
-				return nil, &queue.Error{
+				return nil, false, &queue.Error{
 					Op: "compact", Subject: item.Record.Key().String(), Kind: queue.KindCorrupt,
 					Message: fmt.Sprintf("no page begins at offset %d, where the one before ends", next),
 				}
 			}
 			if p.Rolled > old {
-				return nil, nil
+				return g, false, nil
 			}
 			g.pages = append(g.pages, pageItem{p, item.Version})
 			next = p.Next()
@@ -101,11 +131,12 @@ func (s *Service) group(ctx context.Context, id queue.SegmentID, from queue.Offs
 				}
 			}
 			if g.bytes >= s.TargetBytes || g.runs >= maxRuns || len(g.pages) == maxPages {
-				return g, nil
+				return g, true, nil
 			}
 		}
 		if !found.More {
-			return nil, nil
+			g.empty = len(found.Items) == 0 && len(g.pages) == 0
+			return g, false, nil
 		}
 	}
 }

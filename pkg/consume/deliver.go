@@ -92,6 +92,13 @@ func (s *Service) fetchAll(ctx context.Context, all []*fetched, byReference bool
 		}
 		batches[i] = append(batches[i], f)
 	}
+	if !byReference && len(batches) > 1 {
+		refs := make([]*meta.Ref, len(batches))
+		for i := range batches {
+			refs[i] = batches[i][0].run.loc.Ref
+		}
+		s.log.Prefetch(ctx, refs)
+	}
 	signed := &signer{s: s, expires: s.clock().Add(queue.PresignTTL), done: make(map[string]*blob.Request)}
 	each(len(batches), func(i int) {
 		for _, f := range batches[i] {

@@ -222,7 +222,11 @@ func (l *leaver) leave(name string) bool {
 }
 
 func (l *leaver) Get(ctx context.Context, key meta.Key) (meta.Item, error) {
-	if l.leave(strings.TrimSuffix(key.SK, "0")) {
+	what := strings.TrimSuffix(key.SK, "0")
+	if strings.HasPrefix(key.PK, "p/") {
+		what = "payload"
+	}
+	if l.leave(what) {
 		return meta.Item{}, meta.Canceled(ctx, "get record")
 	}
 	return l.Store.Get(ctx, key)

@@ -78,7 +78,7 @@ func (s *Service) rewrite(ctx context.Context, ref *meta.Ref, slot queue.Slot, e
 		MinExpires: ref.MinExpires, MaxExpires: ref.MaxExpires, Bytes: int64(len(rec.Body)),
 	}
 	if len(data) <= queue.InlinePayloadBytes {
-		ref.Inline, ref.Object = true, s.IDs.ID()
+		ref.Inline, ref.Object = true, meta.PayloadID(s.Clock.Millis(), s.IDs.ID())
 		return &meta.Payload{ID: ref.Object, Data: data}, nil
 	}
 	ref.Object, err = s.Blob.Create(ctx, blob.PrefixBatches, data)

@@ -68,7 +68,7 @@ func encodeBody(dst []byte, r Record) ([]byte, error) {
 	case *Delayed:
 		return appendDelayed(dst, r), nil
 	case *Name, *Topic, *Segment, *Subscription, *Forward, *Attempt,
-		*Lease, *Work, *Drop, *Hold, *Freed, *Condemned, *Progress, *Watch, *Gauge, *Event:
+		*Lease, *Work, *Drop, *Hold, *Freed, *Condemned, *Progress, *Watch, *Gauge, *Event, *Removal:
 		body, err := json.Marshal(r)
 		if err != nil {
 			return dst, &queue.Error{Op: "encode " + r.Kind().String(), Subject: r.Key().String(), Kind: queue.KindInvalid, Err: err}
@@ -163,6 +163,8 @@ func decodeBody(kind Kind, key Key, body []byte) (Record, error) {
 		return decodeJSON(new(Gauge), body)
 	case KindEvent:
 		return decodeJSON(new(Event), body)
+	case KindRemoval:
+		return decodeJSON(new(Removal), body)
 	}
 	return nil, fmt.Errorf("unknown record kind %d", uint8(kind))
 }

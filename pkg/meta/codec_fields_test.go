@@ -19,6 +19,7 @@ func TestNoFieldIsLost(t *testing.T) {
 		new(meta.Subscription), new(meta.Cursor), new(meta.Delayed), new(meta.Forward), new(meta.Attempt),
 		new(meta.Lease), new(meta.Work), new(meta.Drop), new(meta.Hold), new(meta.Freed), new(meta.Condemned), new(meta.Progress),
 		new(meta.Watch), new(meta.Gauge), new(meta.Event),
+		new(meta.Removal),
 	} {
 		t.Run(record.Kind().String(), func(t *testing.T) {
 			for range 100 {

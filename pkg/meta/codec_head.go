@@ -309,9 +309,5 @@ func decodePage(key Key, body []byte) (Record, error) {
 }
 
 func decodePayload(key Key, body []byte) (Record, error) {
-	id, ok := strings.CutPrefix(key.PK, "p/")
-	if !ok {
-		return nil, errNotItsKey
-	}
-	return &Payload{ID: id, Data: append([]byte{}, body...)}, nil
+	return &Payload{ID: key.SK, Data: append([]byte{}, body...)}, nil // that it is its key is checked after
 }

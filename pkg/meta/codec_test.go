@@ -80,6 +80,7 @@ func golden() map[string]meta.Item {
 		"gauge":     {Version: 18, Record: &meta.Gauge{Topic: topID, Number: 3, At: 1_785_000_000_000, Segments: []meta.SegmentGauge{{ID: segID, Messages: 9, Bytes: 8, Commits: 7, Rates: [queue.RateWindowCount]meta.Rate{{Messages: 1.5, Bytes: 2e9, Commits: 0.25}}, Hot: true}}}},
 		"event":     {Version: 19, Record: &meta.Event{At: 1_785_000_000_000, ID: "ev00000000000000", Topic: topID, Name: "shop.orders", Action: meta.ActionSplit, By: 4, Segments: []queue.SegmentID{segID}, Made: []queue.SegmentID{"seg0000000000001"}, Ranges: []queue.SlotRange{queue.Ring()}, Reason: "2-minute rate"}},
 		"progress":  {Version: 16, Record: &meta.Progress{Name: "uploads", After: "uploads/x", Again: 5}},
+		"removal":   {Version: 17, Record: &meta.Removal{Due: 1_785_000_900_000, Topic: topID, Name: "shop.orders", Subscription: subID, Intent: true, Dead: true, Found: true, After: segID}},
 	}
 }
 
@@ -283,4 +284,17 @@ func BenchmarkEncodeHead(b *testing.B) {
 			}
 		}
 	})
+}
+
+// TestPayloadIDs: an id tells its time, and what is no such id tells none.
+func TestPayloadIDs(t *testing.T) {
+	id := meta.PayloadID(1_785_000_000_000, "abc")
+	if at, ok := meta.PayloadTime(id); !ok || at != 1_785_000_000_000 {
+		t.Errorf("%s is of %d, %v", id, at, ok)
+	}
+	for _, id := range []string{"", "x", "0001", "zzzzzzzzzzzz-a", "-00000000001-a", "000000000001a"} {
+		if at, ok := meta.PayloadTime(id); ok {
+			t.Errorf("%q is of %d", id, at)
+		}
+	}
 }

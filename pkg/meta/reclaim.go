@@ -183,7 +183,7 @@ type Progress struct {
 }
 
 // ProgressKey is where a progress stands.
-func ProgressKey(name string) Key { return Key{"w/progress", name} }
+func ProgressKey(name string) Key { return Key{ProgressPK, name} }
 
 // Key implements Record.
 func (p *Progress) Key() Key { return ProgressKey(p.Name) }

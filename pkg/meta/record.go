@@ -31,6 +31,7 @@ const (
 	KindFreed        Kind = 16
 	KindCondemned    Kind = 17
 	KindProgress     Kind = 18
+	KindRemoval      Kind = 19
 	KindWatch        Kind = 24
 	KindGauge        Kind = 25
 	KindEvent        Kind = 26
@@ -42,7 +43,7 @@ var kindNames = [...]string{
 	KindDelayed: "delayed", KindForward: "forward", KindAttempt: "attempt",
 	KindLease: "lease", KindWork: "work", KindDrop: "drop", KindHold: "hold", KindFreed: "freed",
 	KindCondemned: "condemned", KindProgress: "progress",
-	KindWatch: "watch", KindGauge: "gauge", KindEvent: "event",
+	KindWatch: "watch", KindGauge: "gauge", KindEvent: "event", KindRemoval: "removal",
 }
 
 // String names the kind.
@@ -54,7 +55,7 @@ func (k Kind) String() string {
 }
 
 // Record is one of *Name, *Topic, *Segment, *Head, *RefPage, *Payload, *Subscription, *Cursor,
-// *Delayed, *Forward, *Attempt, *Lease, *Work, *Drop, *Hold, *Freed, *Condemned, *Progress, *Watch, *Gauge, *Event.
+// *Delayed, *Forward, *Attempt, *Lease, *Work, *Drop, *Hold, *Freed, *Condemned, *Progress, *Watch, *Gauge, *Event, *Removal.
 type Record interface {
 	Key() Key
 	Kind() Kind
@@ -185,14 +186,11 @@ func (s *Segment) Key() Key { return Key{TopicPK(s.Topic), SegmentPrefix + strin
 // Kind implements Record.
 func (s *Segment) Kind() Kind { return KindSegment }
 
-// Payload is a small batch kept in the metadata store. Immutable.
+// Payload is a small batch kept in the metadata store. Immutable. PayloadID makes its id.
 type Payload struct {
 	ID   string
 	Data []byte
 }
-
-// PayloadKey is where a payload stands.
-func PayloadKey(id string) Key { return Key{"p/" + id, "payload"} }
 
 // Key implements Record.
 func (p *Payload) Key() Key { return PayloadKey(p.ID) }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"sync"
@@ -86,7 +85,7 @@ func (c *call) objectName() string {
 	} else {
 		rest = c.IDs.ID()
 	}
-	return fmt.Sprintf("%012x-%s", int64(c.created), rest)
+	return meta.PayloadID(c.created, rest)
 }
 
 // createObject puts the call's bytes in the blob store.

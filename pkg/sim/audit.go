@@ -101,12 +101,8 @@ func (m *model) same(log *segmentLog, off queue.Offset, refs []meta.Ref) {
 // pages holds the pages of [from, to) against the log.
 func (m *model) pages(log *segmentLog, from, to queue.Offset) {
 	for from < to {
-		found, err := m.w.truth.Query(m.w.background(), meta.PageAt(log.id, from))
-		var page *meta.RefPage
-		if err == nil && len(found.Items) == 1 {
-			page, _ = found.Items[0].Record.(*meta.RefPage)
-		}
-		if page == nil || page.First > from || page.Next() <= from {
+		page := m.paged(log.id, from)
+		if page == nil {
 			m.w.find("log", "%s-%d was rolled, and no page holds it", log.id, from)
 			return
 		}
@@ -124,6 +120,9 @@ func (m *model) audit() {
 	m.w.count("audits")
 	for _, id := range m.order {
 		log := m.logs[id]
+		if log.removed {
+			continue
+		}
 		h, _, err := meta.Fetch[*meta.Head](ctx, m.w.truth, meta.HeadKey(id))
 		if err != nil {
 			if len(log.msgs) > 0 {

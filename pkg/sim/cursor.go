@@ -39,7 +39,11 @@ func holdings(c *meta.Cursor) map[queue.Offset]holding {
 func (t *txn) cursor(c *change) {
 	after, ok := c.after.(*meta.Cursor)
 	if !ok {
-		t.find("left", "the cursor %s is gone", c.key)
+		gone, _ := c.before.(*meta.Cursor)
+		if gone == nil || t.m.liveSub(gone) {
+			t.find("left", "the cursor %s is gone", c.key)
+		}
+		t.m.gone[c.key] = true
 		return
 	}
 	if err := after.Check(); err != nil {
@@ -150,7 +154,7 @@ func (m *model) done(claim queue.ClaimID, off queue.Offset) (done, held bool) {
 	}
 	item, err := m.w.truth.Get(m.w.background(), by.cursor)
 	if err != nil {
-		return false, false
+		return m.gone[by.cursor], false
 	}
 	cur, ok := item.Record.(*meta.Cursor)
 	if !ok {

@@ -47,6 +47,10 @@ func (w *world) drain() {
 		}
 	}
 	w.account()
+	if w.result.Finding == nil {
+		w.model.audit()
+		w.collect()
+	}
 }
 
 // idle carries on until no op is under way, without faults.

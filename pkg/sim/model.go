@@ -86,9 +86,11 @@ type state struct {
 	at        queue.MessageID
 	cancelled bool
 	expired   bool
+	// removed: it went with its topic.
+	removed bool
 }
 
-func (s *state) over() bool { return s.placed || s.cancelled || s.expired }
+func (s *state) over() bool { return s.placed || s.cancelled || s.expired || s.removed }
 
 // segmentLog is what a segment holds, message by message.
 type segmentLog struct {
@@ -96,6 +98,8 @@ type segmentLog struct {
 	topic queue.TopicID
 	msgs  []logged
 	refs  []placedRef
+	// removed: its topic was deleted and the compactor takes it away.
+	removed bool
 }
 
 type placedRef struct {
@@ -136,6 +140,7 @@ type model struct {
 	lastAppend queue.Millis
 	// given is what went to dead-letter topics, by cursor.
 	given map[meta.Key]map[queue.Offset]bool
+	reclaim
 }
 
 func newModel(w *world) *model {
@@ -143,7 +148,7 @@ func newModel(w *world) *model {
 		w: w, letters: make(map[string]*letter), logs: make(map[queue.SegmentID]*segmentLog),
 		topics: make(map[queue.TopicID]*meta.Topic), subs: make(map[queue.SubscriptionID]*meta.Subscription),
 		claims: make(map[queue.ClaimID]made), acked: make(map[queue.ClaimID]map[queue.Offset]bool),
-		given: make(map[meta.Key]map[queue.Offset]bool),
+		given: make(map[meta.Key]map[queue.Offset]bool), reclaim: newReclaim(),
 	}
 }
 
@@ -181,10 +186,15 @@ func (m *model) changed(all []change) {
 		case *meta.Delayed:
 			t.entry(c)
 		case *meta.RefPage:
-			t.pages = append(t.pages, rec)
+			t.page(c)
+		case *meta.Payload:
+			if c.after == nil {
+				m.deleted(rec.ID, true)
+			}
 		case *meta.Topic:
 			if c.after != nil {
 				m.topics[rec.ID] = rec
+				m.noteState(rec)
 			}
 		case *meta.Segment:
 			m.log(rec.ID).topic = rec.Topic

@@ -362,6 +362,7 @@ func (b *blobNet) PresignPut(_ context.Context, key string, _ blob.Terms, _ time
 }
 
 // PresignGet implements blob.Presigner.
-func (b *blobNet) PresignGet(_ context.Context, key string, _ time.Time) (blob.Request, error) {
+func (b *blobNet) PresignGet(_ context.Context, key string, expires time.Time) (blob.Request, error) {
+	b.net.world.model.presigned(key, queue.MillisOf(expires))
 	return blob.Request{Method: "GET", URL: key}, nil
 }

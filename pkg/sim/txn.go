@@ -17,6 +17,8 @@ type txn struct {
 	appended []appendedMsg
 	cursors  []*change
 	pages    []*meta.RefPage
+	// replaced are pages that were changed or removed.
+	replaced []*meta.RefPage
 	// left and entered are messages that left or entered entries of the delayed index.
 	left, entered []waitingMsg
 	// finished are offsets that became done.
@@ -51,7 +53,9 @@ func (t *txn) find(rule, format string, args ...any) { t.m.w.find(rule, format, 
 func (t *txn) head(c *change) {
 	after, ok := c.after.(*meta.Head)
 	if !ok {
-		t.find("log", "the head of %s is gone", c.key)
+		if gone, _ := c.before.(*meta.Head); gone == nil || !t.m.mayRemove(t.m.log(gone.Segment)) {
+			t.find("log", "the head of %s is gone", c.key)
+		}
 		return
 	}
 	if err := after.Check(); err != nil {
@@ -77,6 +81,10 @@ func (t *txn) head(c *change) {
 	t.m.lastAppend = before.LastAppend
 	t.appendedTo(log, before, after)
 	if after.TailFirst != before.TailFirst {
+		if t.m.paged(log.id, before.TailFirst) == nil && t.m.mayRemove(log) {
+			t.m.released(before.Tail)
+			return
+		}
 		t.m.pages(log, before.TailFirst, after.TailFirst)
 	}
 	t.m.tail(log, after)
@@ -134,6 +142,9 @@ func (t *txn) entry(c *change) {
 		}
 		return out
 	}
+	if d, ok := c.before.(*meta.Delayed); ok {
+		t.m.released([]meta.Ref{d.Ref})
+	}
 	before, after := live(c.before), live(c.after)
 	for _, uid := range sortedKeys(before) {
 		if _, ok := after[uid]; !ok {
@@ -149,6 +160,7 @@ func (t *txn) entry(c *change) {
 
 // settle judges the parts of the change together.
 func (t *txn) settle() {
+	t.m.repaged(t.replaced)
 	for _, page := range t.pages {
 		head, _, err := meta.Fetch[*meta.Head](t.m.w.background(), t.m.w.truth, meta.HeadKey(page.Segment))
 		if err != nil || head.TailFirst < page.Next() {
@@ -181,6 +193,8 @@ func (t *txn) settle() {
 			s.waiting, s.expired = false, true
 		case t.m.w.load.cancelling(l.msg.uid):
 			s.waiting, s.cancelled = false, true
+		case t.m.dead(l.topic):
+			s.waiting, s.removed = false, true
 		default:
 			t.find("delayed", "%s left the delayed index and went nowhere", l.msg.uid)
 		}
@@ -209,6 +223,8 @@ func (s *state) String() string {
 		return "cancelled"
 	case s.expired:
 		return "expired"
+	case s.removed:
+		return "removed with its topic"
 	case s.waiting:
 		return "waiting"
 	}

@@ -70,6 +70,9 @@ func newWorkload(w *world) *workload {
 		if w.style.narrow && a.name == "produce" {
 			l.weights[i] *= 6
 		}
+		if w.style.aged && a.name == "compact" {
+			l.weights[i] *= 4
+		}
 		if a.rare && w.rng.IntN(2) == 0 {
 			l.weights[i] = 0
 		}
@@ -140,6 +143,7 @@ var actions = []action{
 	{"delete-topic", 1, true, (*workload).deleteTopic},
 	{"update-topic", 1, true, (*workload).updateTopic},
 	{"sweep", 2, true, (*workload).sweep},
+	{"compact", 5, false, (*workload).compact},
 }
 
 func pick[T any](l *workload, list []T) T { return list[l.w.rng.IntN(len(list))] }

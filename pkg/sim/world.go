@@ -16,6 +16,7 @@ import (
 	"github.com/spillway-mq/spillway/pkg/meta"
 	"github.com/spillway-mq/spillway/pkg/meta/memmeta"
 	"github.com/spillway-mq/spillway/pkg/queue"
+	"github.com/spillway-mq/spillway/pkg/segment"
 )
 
 // Options say what a run does; runs of equal options are equal.
@@ -65,6 +66,8 @@ const (
 	// apart.
 	maxSkew   = 2 * time.Second
 	tolerance = 2 * maxSkew
+	// maxTravel bounds how long a request is on its way: a store refuses what was signed longer ago.
+	maxTravel = 15 * time.Minute
 )
 
 // instance is one process.
@@ -72,6 +75,8 @@ type instance struct {
 	number int
 	skew   time.Duration
 	system *assembly.System
+	// log is for rolls that no commit asked for.
+	log *segment.Log
 
 	mu sync.Mutex // guards what follows
 	// thawed is closed while the process runs.
@@ -136,6 +141,8 @@ type style struct {
 	// strays is how often, in 100, a stray request arrives.
 	strays int
 	skew   bool
+	// aged: some leaps of time are as long as what the compactor waits for.
+	aged bool
 	// narrow: all producers write to one segment, most ops are theirs, and many requests come late.
 	narrow bool
 }
@@ -156,6 +163,7 @@ func (w *world) drawStyle() {
 		s.process = 0
 	}
 	s.skew = s.skew && !w.off("skew")
+	s.aged = w.rng.IntN(2) == 0 && !w.off("compact")
 	if s.narrow = w.rng.IntN(5) == 0; s.narrow {
 		for _, k := range []faultKind{late, echoed} {
 			if !w.off(faultNames[k]) {
@@ -182,7 +190,7 @@ func Run(opts Options) *Result {
 	w.model = newModel(w)
 	w.truth = memmeta.New(w.model)
 	bodies := memblob.New(w.model, time.Now, memblob.Options{IDs: w.ids.ids()})
-	w.bodies, w.objects = bodies, bodies
+	w.bodies, w.objects = bodies, &watchedObjects{bodies, w.model}
 	w.records = &watched{Store: w.truth, model: w.model}
 	if m := opts.Mutation; m != nil {
 		if m.Records != nil {
@@ -222,6 +230,7 @@ func (w *world) newInstance() *instance {
 		Meta: &metaNet{w.net, i}, Blob: &blobNet{w.net, i}, Presigner: &blobNet{w.net, i},
 		IDs: w.ids.ids(), Clock: w.clock(skew),
 	})
+	i.system.Compact = w.compactor(i, w.clock(skew))
 	return i
 }
 
@@ -305,6 +314,9 @@ func (w *world) move() {
 func (w *world) pass() {
 	d := time.Duration(1+w.rng.IntN(20)) * time.Millisecond
 	switch n := w.rng.IntN(1000); {
+	case w.style.aged && n >= 990:
+		d = time.Duration(10+w.rng.IntN(60)) * time.Minute
+		w.count("very long leaps of time")
 	case n < w.style.far:
 		d = time.Duration(5+w.rng.IntN(240)) * time.Second
 		w.count("long leaps of time")
@@ -340,7 +352,7 @@ func (w *world) arriveStray() bool {
 	r := w.net.stray[i]
 	w.net.stray = slices.Delete(w.net.stray, i, i+1)
 	w.net.mu.Unlock()
-	if w.rng.IntN(8) == 0 {
+	if w.rng.IntN(8) == 0 || time.Since(r.since) > maxTravel {
 		w.say("%s is lost on its way", r)
 		return true
 	}

@@ -2,6 +2,7 @@ package topics
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -54,8 +55,8 @@ func (s *Service) Update(ctx context.Context, name string, patch Patch) (Status,
 
 // swap replaces a record by what change makes of it, by compare-and-swap. change may be called again
 // with a newer record; it must not modify the one it is given. After a lost answer the record's
-// version tells whether ours was written.
-func swap[T meta.Record](ctx context.Context, s *Service, key meta.Key, change func(T) (T, error)) (T, error) {
+// version tells whether ours was written. Ops beside, if any, go into the same transaction.
+func swap[T meta.Record](ctx context.Context, s *Service, key meta.Key, change func(T) (T, error), beside ...meta.Op) (T, error) {
 	var zero T
 	var mine meta.Version
 	var written T
@@ -72,7 +73,12 @@ func swap[T meta.Record](ctx context.Context, s *Service, key meta.Key, change f
 			return zero, err
 		}
 		mine, written = meta.NewVersion(s.ids), next
-		_, err = s.meta.Apply(ctx, meta.Put{Record: next, If: meta.At(version), Version: mine})
+		put := meta.Put{Record: next, If: meta.At(version), Version: mine}
+		if len(beside) == 0 {
+			_, err = s.meta.Apply(ctx, put)
+		} else {
+			_, err = s.meta.Transact(ctx, append([]meta.Op{put}, beside...))
+		}
 		switch r, refused := meta.AsRefused(err); {
 		case err == nil:
 			return next, nil
@@ -90,8 +96,9 @@ func swap[T meta.Record](ctx context.Context, s *Service, key meta.Key, change f
 
 // Delete removes a topic: it marks it as deleting, seals its heads, and then removes the name. It may
 // stop between any two of these steps: whoever deletes it again, or creates one of that name, goes on
-// from there. When it returns nil no commit to the topic can succeed, and the name is free. What the
-// topic held becomes garbage, for the compactor.
+// from there, and so does the compactor, for which the mark comes with a note (meta.Removal). When it
+// returns nil no commit to the topic can succeed, and the name is free. What the topic held is removed
+// by the compactor, a grace period later.
 //
 // Errors: NotFound with CodeTopicNotFound; the store's.
 func (s *Service) Delete(ctx context.Context, name string) error {
@@ -105,17 +112,27 @@ func (s *Service) Delete(ctx context.Context, name string) error {
 		}
 		return err
 	}
+	note := &meta.Removal{Due: s.clock.Millis().Add(removalDelay), Topic: rec.Topic, Name: name}
 	_, err = swap(ctx, s, meta.TopicKey(rec.Topic), func(old *meta.Topic) (*meta.Topic, error) {
+		if old.State == meta.TopicDeleting {
+			return nil, errDeleting
+		}
 		topic := *old
 		topic.State, topic.Modified = meta.TopicDeleting, s.clock.Millis()
 		return &topic, nil
-	})
+	}, meta.PutRemoval(note, s.ids))
 	s.cache.drop(name)
-	if err != nil {
+	if err != nil && !errors.Is(err, errDeleting) {
 		return err
 	}
 	return s.finishDelete(ctx, rec, version)
 }
+
+// removalDelay is how long a deletion has before the compactor takes it up.
+const removalDelay = time.Minute
+
+// errDeleting says that the mark and its note are there already.
+var errDeleting = errors.New("the topic is being deleted")
 
 // finishDelete seals the heads of a topic in state deleting, then removes its name.
 func (s *Service) finishDelete(ctx context.Context, name *meta.Name, version meta.Version) error {

@@ -14,7 +14,8 @@ import (
 // The name, the topic and its segments appear in one transaction. A topic of more segments than a
 // transaction holds gets its descriptors and heads first, in chunks, under its new id: until the
 // last transaction puts name and topic nothing points to them, so a crash leaves records that nobody
-// can reach, and never a topic that lacks a part.
+// can reach, and never a topic that lacks a part. A note comes before them and goes with the last
+// transaction: by it the compactor removes what a crash leaves.
 //
 // Errors: Exists with CodeTopicExists if the name's topic has another config; Invalid for config and
 // name (field "topic"); the store's. After OutcomeUnknown the same call again finds out.
@@ -87,6 +88,14 @@ func (s *Service) create(ctx context.Context, name string, config meta.TopicConf
 	last := []meta.Op{
 		s.putNew(&meta.Name{Name: name, Topic: m.Topic.ID, Created: now}),
 		s.putNew(m.Topic),
+	}
+	if len(ops)+len(last) > meta.MaxTransactOps {
+		note := meta.PutRemoval(&meta.Removal{Due: now.Add(queue.GracePeriod), Topic: m.Topic.ID, Intent: true}, s.ids)
+		note.If = meta.Absent()
+		if err := s.putAll(ctx, []meta.Op{note}); err != nil {
+			return Status{}, false, err
+		}
+		last = append(last, meta.Delete{Key: note.Target(), If: meta.At(note.Version), Kind: meta.KindRemoval})
 	}
 	for len(ops)+len(last) > meta.MaxTransactOps {
 		n := min(len(ops), meta.MaxTransactOps)

@@ -191,7 +191,7 @@ func noSubscription(op, name string) error {
 // UpdateSubscription changes a subscription's config; where it has come to stays. Errors: NotFound with
 // CodeTopicNotFound or CodeSubscriptionNotFound; Invalid; Conflict if others keep changing it.
 func (s *Service) UpdateSubscription(ctx context.Context, topic, name string, patch SubscriptionPatch) (*meta.Subscription, error) {
-	return s.changeSubscription(ctx, "update subscription", topic, name, func(m *Map, sub *meta.Subscription) error {
+	return s.changeSubscription(ctx, subscriptionCall{"update subscription", topic, name}, func(m *Map, sub *meta.Subscription) error {
 		set(&sub.VisibilityTimeout, rounded(patch.VisibilityTimeout))
 		set(&sub.MaxDeliveries, patch.MaxDeliveries)
 		set(&sub.DeadLetterTopic, patch.DeadLetterTopic)
@@ -215,7 +215,8 @@ func (s *Service) Seek(ctx context.Context, topic, name string, start Start) (*m
 		if err != nil {
 			return nil, err
 		}
-		if m.Subscriptions[name] == nil {
+		have := m.Subscriptions[name]
+		if have == nil {
 			return nil, noSubscription("seek subscription", name)
 		}
 		cut, drained, err := s.cut(ctx, m, start)
@@ -225,35 +226,56 @@ func (s *Service) Seek(ctx context.Context, topic, name string, start Start) (*m
 		if err != nil {
 			return nil, err
 		}
-		return s.changeSubscription(ctx, "seek subscription", topic, name, func(_ *Map, sub *meta.Subscription) error {
+		// The id that dies is noted in the same transaction.
+		sub, err := s.changeSubscription(ctx, subscriptionCall{"seek subscription", topic, name}, func(_ *Map, sub *meta.Subscription) error {
+			if sub.ID != have.ID {
+				return errSought
+			}
 			sub.ID, sub.Cut, sub.Drained = s.ids.Subscription(), cut, drained
 			return nil
-		})
+		}, s.retire(m.ID(), have.ID))
+		if !errors.Is(err, errSought) {
+			return sub, err
+		}
 	}
 	return nil, tooBusy("seek subscription", name)
 }
 
-func (s *Service) changeSubscription(ctx context.Context, op, topic, name string, change func(*Map, *meta.Subscription) error) (*meta.Subscription, error) {
-	m, err := s.Reload(ctx, topic)
+// errSought says that another has moved the subscription since it was read.
+var errSought = errors.New("the subscription was moved meanwhile")
+
+// retire notes that what a subscription noted under an id is to be removed.
+func (s *Service) retire(topic queue.TopicID, id queue.SubscriptionID) meta.Op {
+	due := s.clock.Millis().Add(queue.GracePeriod)
+	return meta.PutRemoval(&meta.Removal{Due: due, Topic: topic, Subscription: id}, s.ids)
+}
+
+// subscriptionCall is a subscription that an operation is on.
+type subscriptionCall struct{ op, topic, name string }
+
+// changeSubscription changes a subscription by compare-and-swap; ops beside go with the change.
+func (s *Service) changeSubscription(ctx context.Context, of subscriptionCall, change func(*Map, *meta.Subscription) error, beside ...meta.Op) (*meta.Subscription, error) {
+	m, err := s.Reload(ctx, of.topic)
 	if err != nil {
 		return nil, err
 	}
-	if err := queue.ValidateSubscriptionName("subscription", name); err != nil {
+	if err := queue.ValidateSubscriptionName("subscription", of.name); err != nil {
 		return nil, err
 	}
-	defer s.cache.drop(topic)
-	sub, err := swap(ctx, s, meta.SubscriptionKey(m.ID(), name), func(old *meta.Subscription) (*meta.Subscription, error) {
+	defer s.cache.drop(of.topic)
+	sub, err := swap(ctx, s, meta.SubscriptionKey(m.ID(), of.name), func(old *meta.Subscription) (*meta.Subscription, error) {
 		next := *old
 		next.Modified = s.clock.Millis()
 		return &next, change(m, &next)
-	})
+	}, beside...)
 	if queue.Is(err, queue.KindNotFound) {
-		return nil, noSubscription(op, name)
+		return nil, noSubscription(of.op, of.name)
 	}
 	return sub, err
 }
 
-// DeleteSubscription removes a subscription; its cursors become garbage, for the compactor. Errors:
+// DeleteSubscription removes a subscription; its cursors are removed by the compactor, for which a note
+// comes with it. Errors:
 // NotFound with CodeTopicNotFound or CodeSubscriptionNotFound; the store's.
 func (s *Service) DeleteSubscription(ctx context.Context, topic, name string) error {
 	m, err := s.Reload(ctx, topic)
@@ -268,7 +290,7 @@ func (s *Service) DeleteSubscription(ctx context.Context, topic, name string) er
 	tried := false
 	for range maxTries {
 		// By version: a request that arrives late must not delete one that was made anew.
-		_, version, err := meta.Fetch[*meta.Subscription](ctx, s.meta, key)
+		sub, version, err := meta.Fetch[*meta.Subscription](ctx, s.meta, key)
 		switch {
 		case queue.Is(err, queue.KindNotFound) && tried:
 			return nil
@@ -277,7 +299,9 @@ func (s *Service) DeleteSubscription(ctx context.Context, topic, name string) er
 		case err != nil:
 			return err
 		}
-		_, err = s.meta.Apply(ctx, meta.Delete{Key: key, If: meta.At(version), Kind: meta.KindSubscription})
+		_, err = s.meta.Transact(ctx, []meta.Op{
+			meta.Delete{Key: key, If: meta.At(version), Kind: meta.KindSubscription}, s.retire(m.ID(), sub.ID),
+		})
 		if _, refused := meta.AsRefused(err); !refused && !queue.Is(err, queue.KindOutcomeUnknown) {
 			return err
 		}

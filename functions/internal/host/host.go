@@ -26,6 +26,7 @@ import (
 	"github.com/spillway-mq/spillway/functions/emf"
 	"github.com/spillway-mq/spillway/pkg/assembly"
 	"github.com/spillway-mq/spillway/pkg/cloud"
+	"github.com/spillway-mq/spillway/pkg/compact"
 	"github.com/spillway-mq/spillway/pkg/httpapi"
 	"github.com/spillway-mq/spillway/pkg/meter"
 )
@@ -38,6 +39,8 @@ type Config struct {
 	// Function is the function's name, a metric's dimension: "produce".
 	Function string
 	LogLevel slog.Level
+	// Compact tunes the compactor.
+	Compact compact.Tuning
 }
 
 // Host runs one function's calls. Safe for concurrent use, though Lambda makes one call at a time.
@@ -68,7 +71,7 @@ func Open(c Config, out io.Writer) (*Host, error) {
 func New(c Config, d assembly.Deps, out io.Writer) *Host {
 	h := &Host{Logger: slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: c.LogLevel}))}
 	d.Logger = h.Logger
-	d.MaxInlineBytes = maxInlineBytes
+	d.MaxInlineBytes, d.Compact = maxInlineBytes, c.Compact
 	d.Marked = true
 	h.System = assembly.New(d)
 	h.metrics = &metrics{function: c.Function, table: c.Table, out: out, clock: time.Now}

@@ -331,8 +331,7 @@ func (b buckets) write(key meta.Key, sl *slot) error {
 			}
 		}
 	}
-	bucket, pk := b.place(key.PK)
-	k := appendKey(nil, pk, key.SK)
+	bucket, k := b.place(nil, key)
 	if sl.item == nil {
 		return bucket.Delete(k)
 	}

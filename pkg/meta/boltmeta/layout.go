@@ -13,8 +13,8 @@ import (
 // The buckets of the file:
 //
 //	records   partition key, NUL, sort key → frame (meta.Encode)
-//	payloads  the same for payloads, less their "p/": ids made one after the other go to the right
-//	          edge of a tree of their own, whose pages are filled up
+//	payloads  payload id, NUL, shard → frame, for payload records: ids made one after the other go
+//	          to the right edge of a tree of their own, whose pages are filled up
 //	expiry    expiry in ms (8 bytes, big-endian), then a key of records → nothing
 const (
 	bucketRecords  = "records"
@@ -50,18 +50,18 @@ func createBuckets(tx *bolt.Tx) error {
 	return nil
 }
 
-// place finds the bucket of a partition, and the partition key as it stands there.
-func (b buckets) place(pk string) (*bolt.Bucket, string) {
-	if rest, ok := strings.CutPrefix(pk, payloadPrefix); ok {
-		return b.payloads, rest
+// place finds the bucket of a record and its key there.
+func (b buckets) place(dst []byte, key meta.Key) (*bolt.Bucket, []byte) {
+	if shard, ok := strings.CutPrefix(key.PK, payloadPrefix); ok {
+		return b.payloads, appendKey(dst, key.SK, shard)
 	}
-	return b.records, pk
+	return b.records, appendKey(dst, key.PK, key.SK)
 }
 
 func (b buckets) get(key meta.Key) []byte {
-	bucket, pk := b.place(key.PK)
 	var buf [128]byte
-	return bucket.Get(appendKey(buf[:0], pk, key.SK))
+	bucket, k := b.place(buf[:0], key)
+	return bucket.Get(k)
 }
 
 func appendKey(dst []byte, pk, sk string) []byte {
@@ -72,8 +72,7 @@ func appendKey(dst []byte, pk, sk string) []byte {
 
 func keyOf(pk string, stored []byte) (meta.Key, bool) {
 	have, sk, ok := strings.Cut(string(stored), "\x00")
-	rest := strings.TrimPrefix(pk, payloadPrefix)
-	return meta.Key{PK: pk, SK: sk}, ok && have == rest
+	return meta.Key{PK: pk, SK: sk}, ok && have == pk
 }
 
 // expiryKey is where the expiry index names the record under key.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"slices"
+	"strings"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -96,13 +97,15 @@ func (s *Store) Query(ctx context.Context, q meta.Range) (meta.Page, error) {
 }
 
 func query(b buckets, q meta.Range) (meta.Page, error) {
-	bucket, pk := b.place(q.PK)
-	lo := appendKey(nil, pk, q.From)
-	hi := append([]byte(pk), 1) // above every key of the partition: NUL follows its name in each
-	if q.To != "" {
-		hi = appendKey(nil, pk, q.To)
+	if shard, ok := strings.CutPrefix(q.PK, payloadPrefix); ok {
+		return queryPayloads(b, shard, q)
 	}
-	c := bucket.Cursor()
+	lo := appendKey(nil, q.PK, q.From)
+	hi := append([]byte(q.PK), 1) // above every key of the partition: NUL follows its name in each
+	if q.To != "" {
+		hi = appendKey(nil, q.PK, q.To)
+	}
+	c := b.records.Cursor()
 	k, v := c.Seek(lo)
 	next := c.Next
 	if q.Reverse {

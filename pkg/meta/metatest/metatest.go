@@ -53,6 +53,7 @@ func Run(t *testing.T, h Harness) {
 		{"Query", testQuery},
 		{"QueryPages", testQueryPages},
 		{"QueryHelpers", testQueryHelpers},
+		{"PayloadLists", testPayloadLists},
 		{"Snapshots", testSnapshots},
 		{"Canceled", testCanceled},
 		{"Reopen", testReopen},
