@@ -226,7 +226,7 @@ func bodies(t *testing.T, d *deployment) {
 	for _, c := range []struct {
 		size  int
 		taken bool // must be
-		type_ string
+		kind  string
 	}{
 		{5_900_000, true, "application/json"},
 		{6_300_000, false, "application/json"},
@@ -235,7 +235,7 @@ func bodies(t *testing.T, d *deployment) {
 		{10_600_000, false, "application/json"},
 	} {
 		body := strings.Repeat("b", c.size)
-		a := d.call(t, "POST", "/v1/topics/bodies/messages", `{"messages":[{"body":"`+body+`"}]}`, "Content-Type", c.type_)
+		a := d.call(t, "POST", "/v1/topics/bodies/messages", `{"messages":[{"body":"`+body+`"}]}`, "Content-Type", c.kind)
 		var out results
 		_ = json.Unmarshal(a.body, &out)
 		taken := a.status == http.StatusOK && len(out.Results) == 1 && out.Results[0].ID != ""

@@ -61,6 +61,9 @@ func (s *Spillway) addFunction(f Function) awslambda.Function {
 	if set.Concurrency > 0 {
 		props.ReservedConcurrentExecutions = jsii.Number(set.Concurrency)
 	}
+	if f == Produce || f == Consume {
+		(*props.Environment)["SPILLWAY_LEADER"] = s.Functions[Leader].FunctionName()
+	}
 	if f == Compactor && s.props.Compact != "" {
 		(*props.Environment)["SPILLWAY_COMPACT"] = jsii.String(s.props.Compact)
 	}

@@ -20,8 +20,8 @@ const (
 	Compactor Function = "compactor"
 )
 
-// Functions lists the four.
-func Functions() []Function { return []Function{Produce, Consume, Leader, Compactor} }
+// Functions lists the four, in an order in which each is known to those that call it.
+func Functions() []Function { return []Function{Leader, Produce, Consume, Compactor} }
 
 // Architecture is what the functions' code was built for.
 type Architecture string

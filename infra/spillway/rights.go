@@ -37,6 +37,7 @@ func Rights(f Function) []Right {
 	check, several := "dynamodb:ConditionCheckItem", "dynamodb:BatchGetItem" // a topic's segments are read at once
 	list := Right{"bucket", []string{"s3:ListBucket"}}
 	read := []string{"s3:GetObject"}
+	wake := Right{"leader", []string{"lambda:InvokeFunction"}} // that its topic's load be looked at
 	switch f {
 	case Produce:
 		return []Right{
@@ -44,9 +45,10 @@ func Rights(f Function) []Right {
 			list,
 			{"batches/*", []string{"s3:GetObject", "s3:PutObject"}},
 			{"uploads/*", []string{"s3:GetObject", "s3:PutObject"}},
+			wake,
 		}
 	case Consume:
-		return []Right{{"table", append(all, check)}, list, {"batches/*", read}, {"uploads/*", read}, {"segments/*", read}}
+		return []Right{{"table", append(all, check)}, list, {"batches/*", read}, {"uploads/*", read}, {"segments/*", read}, wake}
 	case Leader:
 		return []Right{{"table", append(all, several)}}
 	case Compactor:
@@ -70,6 +72,8 @@ func (s *Spillway) statements(f Function) []awsiam.PolicyStatement {
 		switch {
 		case r.On == "bucket":
 			resource = s.Bucket.BucketArn()
+		case r.On == "leader":
+			resource = s.Functions[Leader].FunctionArn()
 		case strings.HasSuffix(r.On, "/*"):
 			resource = s.Bucket.ArnForObjects(jsii.String(r.On))
 		}

@@ -87,14 +87,19 @@ func (b *balancer) URL() string {
 			}
 		}
 		if len(green) > 0 {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			return green[b.rng.IntN(len(green))].url
+			return green[b.below(len(green))].url
 		}
 		if time.Now().After(deadline) {
 			return "http://127.0.0.1:1"
 		}
 	}
+}
+
+// below is a random number in [0, n).
+func (b *balancer) below(n int) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.rng.IntN(n)
 }
 
 // Do implements load.Target. What is not for a process is a presigned URL.

@@ -123,7 +123,7 @@ func newFleet(t *testing.T, n int) []*process {
 		logger := slog.New(slog.NewTextHandler(p.log, nil))
 		p.System = assembly.New(assembly.Deps{Meta: store, Blob: p.meter.Blob(objects), Presigner: presigner{}, IDs: ids, Logger: logger})
 		w := background.New(background.Deps{
-			Delay: p.Delay, Compact: p.Compact, Agenda: agenda, Leases: lease.New(store, ids, time.Now), Logger: logger,
+			Delay: p.Delay, Compact: p.Compact, Scale: p.Scale, Agenda: agenda, Leases: lease.New(store, ids, time.Now), Logger: logger,
 		})
 		ctx, stop := context.WithCancel(t.Context())
 		p.stop = stop

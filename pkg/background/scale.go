@@ -6,9 +6,9 @@ import (
 )
 
 const (
-	// ScaleIdle is how often watched topics are looked for where there were none; ScaleBusy how often the
-	// watched ones are looked at.
+	// ScaleIdle is how often watched topics are looked for where there were none.
 	ScaleIdle = time.Minute
+	// ScaleBusy is how often the watched ones are looked at.
 	ScaleBusy = 10 * time.Second
 	// wakeRest is the least time between two looks that producers ask for.
 	wakeRest = 2 * time.Second

@@ -31,8 +31,8 @@ type Deps struct {
 	CacheTopics int
 	// Targets are for topics that set none; the zero value means CloudTargets.
 	Targets Targets
-	// Wake tells the leader that there is something to look at, and returns at once; nil where it runs by
-	// its schedule alone.
+	// Wake tells the leader that there is something to look at; a commit waits for it. Nil where the
+	// leader runs by its schedule alone.
 	Wake func()
 }
 

@@ -30,7 +30,9 @@ func FromEnvironment(function string, getenv func(string) string) (Config, error
 			return c, queue.Invalid("SPILLWAY_LOG_LEVEL", nil, "must be debug, info, warn or error")
 		}
 	}
-	return c, c.readAWS(getenv)
+	c.Leader, c.LambdaURL = getenv("SPILLWAY_LEADER"), lambdaURL(getenv, c.AWS.Region)
+	err := c.readAWS(getenv)
+	return c, err
 }
 
 // readAWS makes what the SDK's config package would make of Lambda's environment. That package knows a dozen

@@ -29,6 +29,7 @@ import (
 	"github.com/spillway-mq/spillway/pkg/compact"
 	"github.com/spillway-mq/spillway/pkg/httpapi"
 	"github.com/spillway-mq/spillway/pkg/meter"
+	"github.com/spillway-mq/spillway/pkg/scale"
 )
 
 // Config is a function's configuration.
@@ -41,6 +42,9 @@ type Config struct {
 	LogLevel slog.Level
 	// Compact tunes the compactor.
 	Compact compact.Tuning
+	// Leader is the name of the leader's function, for those that wake it; empty for none. LambdaURL is where
+	// it is called.
+	Leader, LambdaURL string
 }
 
 // Host runs one function's calls. Safe for concurrent use, though Lambda makes one call at a time.
@@ -73,6 +77,7 @@ func New(c Config, d assembly.Deps, out io.Writer) *Host {
 	d.Logger = h.Logger
 	d.MaxInlineBytes, d.Compact = maxInlineBytes, c.Compact
 	d.Marked = true
+	d.Wake, d.Patience = c.waker(h.Logger), scale.LeaderTTL+time.Second
 	h.System = assembly.New(d)
 	h.metrics = &metrics{function: c.Function, table: c.Table, out: out, clock: time.Now}
 	h.api = httpadapter.NewV2(h.System.Handler(httpapi.Deps{Observe: h.metrics.observe}))

@@ -39,6 +39,7 @@ func ExpectedOf(f Function) Expected {
 		discard         = "s3:DeleteObject"
 	)
 	list := Right{"bucket", []string{"s3:ListBucket"}}
+	wake := Right{"leader", []string{"lambda:InvokeFunction"}}
 	log := Right{"its log", []string{"logs:CreateLogStream", "logs:PutLogEvents"}}
 	switch f {
 	case Produce:
@@ -47,6 +48,7 @@ func ExpectedOf(f Function) Expected {
 			list,
 			{"batches/*", []string{store, fetch}},
 			{"uploads/*", []string{store, fetch}},
+			wake,
 			log,
 		}}
 	case Consume:
@@ -56,6 +58,7 @@ func ExpectedOf(f Function) Expected {
 			{"batches/*", []string{fetch}},
 			{"uploads/*", []string{fetch}},
 			{"segments/*", []string{fetch}},
+			wake,
 			log,
 		}}
 	case Leader:

@@ -53,6 +53,8 @@ func (s *surveyor) resourceOf(on string, l *doctor.Lambda) string {
 		a.Service, a.Resource = "dynamodb", "table/"+s.facts.TableName
 	case "its log":
 		a.Service, a.Resource = "logs", "log-group:"+l.LogGroup+":log-stream:doctor"
+	case "leader":
+		a.Service, a.Resource = "lambda", "function:"+s.facts.Functions[doctor.Leader].Value.Name
 	case "bucket":
 		return bucket
 	default:

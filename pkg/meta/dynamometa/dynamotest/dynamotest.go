@@ -8,6 +8,7 @@ package dynamotest
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -52,14 +53,14 @@ func (f *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f.mu.Lock()
-	status, answer := f.do(strings.TrimPrefix(r.Header.Get("X-Amz-Target"), "DynamoDB_20120810."), body)
+	status, answer := f.do(r.Context(), strings.TrimPrefix(r.Header.Get("X-Amz-Target"), "DynamoDB_20120810."), body)
 	f.mu.Unlock()
 	w.Header().Set("Content-Type", "application/x-amz-json-1.0")
 	w.WriteHeader(status)
-	_, _ = w.Write(answer)
+	_, _ = w.Write(answer) // #nosec G705 -- to a test's own client
 }
 
-func (f *Server) do(op string, body []byte) (int, []byte) {
+func (f *Server) do(ctx context.Context, op string, body []byte) (int, []byte) {
 	var in struct {
 		ClientRequestToken string
 		TransactItems      []map[string]struct{ TableName string }
@@ -72,13 +73,13 @@ func (f *Server) do(op string, body []byte) (int, []byte) {
 			return http.StatusOK, []byte("{}")
 		}
 	}
-	status, answer := f.call(op, body)
+	status, answer := f.call(ctx, op, body)
 	switch {
 	case op == "TransactWriteItems" && status == http.StatusOK:
 		f.tokens[in.ClientRequestToken] = true
 	case op == "TransactWriteItems":
 		for _, item := range in.TransactItems[0] {
-			f.mend(item.TableName)
+			f.mend(ctx, item.TableName)
 		}
 	case status == http.StatusBadRequest && noOperand.Match(answer):
 		answer = []byte(`{"__type":"ConditionalCheckFailedException","message":"The conditional request failed"}`)
@@ -86,8 +87,8 @@ func (f *Server) do(op string, body []byte) (int, []byte) {
 	return status, answer
 }
 
-func (f *Server) call(op string, body []byte) (int, []byte) {
-	r := httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(body))
+func (f *Server) call(ctx context.Context, op string, body []byte) (int, []byte) {
+	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", bytes.NewReader(body))
 	r.Header.Set("X-Amz-Target", "DynamoDB_20120810."+op)
 	rec := httptest.NewRecorder()
 	f.inner.ServeHTTP(rec, r)
@@ -100,15 +101,15 @@ func typed(answer []byte) []byte {
 }
 
 // mend gives the empty lists and maps of a table back what they lost.
-func (f *Server) mend(table string) {
-	_, answer := f.call("Scan", []byte(`{"TableName":"`+table+`"}`))
+func (f *Server) mend(ctx context.Context, table string) {
+	_, answer := f.call(ctx, "Scan", []byte(`{"TableName":"`+table+`"}`))
 	var out struct{ Items []json.RawMessage }
 	if err := json.Unmarshal(answer, &out); err != nil {
 		panic(err)
 	}
 	for _, item := range out.Items {
 		if bytes.Contains(item, []byte(`{"L":[]}`)) || bytes.Contains(item, []byte(`{"M":{}}`)) {
-			f.call("PutItem", []byte(`{"TableName":"`+table+`","Item":`+string(item)+`}`))
+			f.call(ctx, "PutItem", []byte(`{"TableName":"`+table+`","Item":`+string(item)+`}`))
 		}
 	}
 }
