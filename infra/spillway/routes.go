@@ -66,6 +66,7 @@ func Routes(f Function) []Route {
 			{"GET", topic + "/segments"},
 			{"POST", segment + "/split"},
 			{"POST", topic + "/segments/merge"},
+			{"GET", "/v1/events"},
 			{"GET", "/healthz"},
 			{"GET", "/readyz"},
 			{"GET", "/v1/openapi.yaml"},
