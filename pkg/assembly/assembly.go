@@ -125,7 +125,7 @@ const compactCacheBytes = 1 << 20
 func (s *System) Handler(around httpapi.Deps) http.Handler {
 	around.Topics, around.Subscriptions = s.Topics, s.Topics
 	around.Produce, around.Consume = s.Produce, s.Consume
-	around.Reading, around.Delayed = s.Consume, s.Delay
+	around.Reading, around.Delayed, around.Scale = s.Consume, s.Delay, s.Scale
 	around.IDs, around.Clock, around.Logger, around.Spec = s.ids, s.clock, s.logger, docs.OpenAPI
 	return httpapi.New(around)
 }

@@ -41,7 +41,7 @@ type call struct {
 	accept    string
 	guard     Guard
 	// repeatable: making the call twice is as good as once. Set for every call that is not a
-	// produce without a guard.
+	// produce without a guard or a change of segments.
 	repeatable bool
 	// attempts is the number of tries; 0 takes the client's.
 	attempts int

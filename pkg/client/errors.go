@@ -29,6 +29,8 @@ const (
 	ErrTopicSealed          = CodeError(queue.CodeTopicSealed)
 	ErrSubscriptionNotFound = CodeError(queue.CodeSubscriptionNotFound)
 	ErrSubscriptionExists   = CodeError(queue.CodeSubscriptionExists)
+	ErrSegmentSealed        = CodeError(queue.CodeSegmentSealed)
+	ErrSegmentBounds        = CodeError(queue.CodeSegmentBounds)
 	ErrSegmentNotFound      = CodeError(queue.CodeSegmentNotFound)
 	ErrMessageNotFound      = CodeError(queue.CodeMessageNotFound)
 	ErrDelayedNotFound      = CodeError(queue.CodeDelayedNotFound)

@@ -418,3 +418,65 @@ func TestSystemDelayed(t *testing.T) {
 		t.Errorf("cancelled: %v", err)
 	}
 }
+
+// TestSystemSegments changes segments by hand, and reads what became of them.
+func TestSystemSegments(t *testing.T) {
+	t.Parallel()
+	c, ctx := start(t), t.Context()
+	topic(t, c, "orders", client.TopicConfig{Scaling: &client.Scaling{MaxSegments: client.Of(3)}})
+	first := func() queue.SegmentID {
+		for s, err := range c.OpenSegments(ctx, "orders") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s.ID
+		}
+		t.Fatal("no open segment")
+		return ""
+	}
+	whole := first()
+	plan, err := c.Split(ctx, "orders", whole, client.SplitOptions{At: []queue.Slot{100, 1000}, DryRun: true})
+	if err != nil || !plan.DryRun || len(plan.Made) != 0 || len(plan.Ranges) != 3 || first() != whole {
+		t.Fatalf("dry run %+v, %v", plan, err)
+	}
+	made, err := c.Split(ctx, "orders", whole, client.SplitOptions{At: []queue.Slot{100, 1000}})
+	if err != nil || !slices.Equal(made.Ranges, plan.Ranges) || len(made.Made) != 3 {
+		t.Fatalf("%+v, %v", made, err)
+	}
+	if _, err := c.Split(ctx, "orders", whole, client.SplitOptions{}); !errors.Is(err, client.ErrSegmentSealed) || !queue.Is(err, queue.KindConflict) {
+		t.Errorf("a sealed segment: %v", err)
+	}
+	if _, err := c.Split(ctx, "orders", made.Made[2], client.SplitOptions{}); !errors.Is(err, client.ErrSegmentBounds) {
+		t.Errorf("above the maximum: %v", err)
+	}
+	if _, err := c.Split(ctx, "orders", "x", client.SplitOptions{}); !queue.Is(err, queue.KindInvalid) {
+		t.Errorf("no id: %v", err)
+	}
+	merged, err := c.Merge(ctx, "orders", []queue.SegmentID{made.Made[1], made.Made[0]}, client.MergeOptions{})
+	if err != nil || len(merged.Made) != 1 || merged.Ranges[0] != (queue.SlotRange{Hi: 1000}) {
+		t.Fatalf("%+v, %v", merged, err)
+	}
+	var actions []string
+	for e, err := range c.Events(ctx, "orders") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		actions = append(actions, e.Action)
+	}
+	slices.Sort(actions) // both may be of one millisecond
+	latest, err := c.LatestEvents(ctx, "", 1)
+	if err != nil || len(latest) != 1 || !slices.Equal(actions, []string{"merge", "split"}) {
+		t.Errorf("events %v, latest %+v, %v", actions, latest, err)
+	}
+	states := map[string]int{}
+	for s, err := range c.Segments(ctx, "orders") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		states[s.State]++
+	}
+	got, err := c.UpdateTopic(ctx, "orders", client.TopicPatch{Scaling: &client.Scaling{MaxSegments: client.Of(0), TargetMessagesPerSecond: client.Of(int64(7))}})
+	if err != nil || got.Scaling.MaxSegments != 256 || got.Scaling.TargetMessagesPerSecond != 7 || states["open"] != 2 || states["sealed"] != 3 {
+		t.Errorf("%+v, %v, %v", got, err, states)
+	}
+}

@@ -14,7 +14,7 @@ import (
 	"github.com/spillway-mq/spillway/pkg/queue"
 )
 
-// What topics and segments look like in the API.
+// What topics look like in the API.
 type (
 	// TopicConfig is what the owner of a topic sets; a nil field is not given.
 	TopicConfig = wire.TopicConfig
@@ -22,12 +22,12 @@ type (
 	TopicPatch = wire.TopicPatch
 	// TopicEntry is one line of a listing.
 	TopicEntry = wire.TopicEntry
-	// Scaling bounds a topic's number of segments.
+	// Scaling is how a topic's segments follow its load, as far as its owner says.
 	Scaling = wire.Scaling
+	// Policy is the scaling policy in effect.
+	Policy = wire.Policy
 	// Topic is the status of a topic.
 	Topic = wire.Topic
-	// Segment is the status of a segment.
-	Segment = wire.Segment
 )
 
 // Of gives a pointer to v, for the optional fields of a config.
@@ -78,15 +78,6 @@ func (c *Client) ListTopics(ctx context.Context, prefix string) iter.Seq2[*Topic
 	}
 	return pages(ctx, c, &call{op: "list topics", path: "/v1/topics", query: query},
 		func(page *wire.TopicList) ([]TopicEntry, string) { return page.Topics, page.NextCursor })
-}
-
-// Segments iterates over a topic's segments, sealed ones included.
-func (c *Client) Segments(ctx context.Context, topic string) iter.Seq2[*Segment, error] {
-	if err := queue.ValidateTopicName("topic", topic); err != nil {
-		return failed[*Segment](err)
-	}
-	return pages(ctx, c, &call{op: "list segments", path: topicPath(topic, "segments")},
-		func(page *wire.SegmentList) ([]Segment, string) { return page.Segments, page.NextCursor })
 }
 
 // onTopic makes a call that may be repeated.

@@ -72,7 +72,7 @@ func TestNoRoute(t *testing.T) {
 	for _, target := range []string{
 		"/", "/v1", "/v1/", "/v1/topics/", "/v1//topics", "/v1/topics/../topics", "/v1/topics/a/", "/v1/topics/a//messages",
 		"/v1/topics/a/seal", "/v1/topics/a/truncate", "/v1/topics/a/rename", "/v1/topics/a/fork", "/v1/links/x", "/v1/topics/a/redrive",
-		"/v1/topics/a/segments/0123456789abcdef/split", "/v1/topics/a/segments/merge", "/v1/objects", "/HEALTHZ", "/healthz/x", "/v2/topics",
+		"/v1/topics/a/segments/0123456789abcdef/merge", "/v1/topics/a/segments/split", "/v1/objects", "/HEALTHZ", "/healthz/x", "/v2/topics",
 	} {
 		for _, method := range []string{"GET", "POST", "PUT", "HEAD", "OPTIONS", "TRACE", "BREW"} {
 			got := newAPI().do(t, method, target, "")

@@ -12,6 +12,7 @@ import (
 	"github.com/spillway-mq/spillway/pkg/meta"
 	"github.com/spillway-mq/spillway/pkg/produce"
 	"github.com/spillway-mq/spillway/pkg/queue"
+	"github.com/spillway-mq/spillway/pkg/scale"
 	"github.com/spillway-mq/spillway/pkg/topics"
 )
 
@@ -68,6 +69,14 @@ type Delayed interface {
 	Count(ctx context.Context, topic string, limit int) (n int, more bool, err error)
 }
 
+// Scale shows and changes the segments of topics. *scale.Service is one.
+type Scale interface {
+	SegmentsPage(ctx context.Context, topic string, p scale.Page) (scale.View, error)
+	Split(ctx context.Context, req scale.SplitRequest) (scale.Planned, error)
+	Merge(ctx context.Context, req scale.MergeRequest) (scale.Planned, error)
+	Events(ctx context.Context, topic, cursor string, limit int) (page []*meta.Event, next string, err error)
+}
+
 // Deps are what the handler stands on. The use cases, IDs and Clock are required.
 type Deps struct {
 	Topics        Topics
@@ -76,6 +85,7 @@ type Deps struct {
 	Consume       Consume
 	Reading       Reading
 	Delayed       Delayed
+	Scale         Scale
 	IDs           *queue.IDs
 	Clock         queue.Clock
 

@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"context"
+	"math"
 	"net/http"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/spillway-mq/spillway/pkg/meta"
 	"github.com/spillway-mq/spillway/pkg/produce"
 	"github.com/spillway-mq/spillway/pkg/queue"
+	"github.com/spillway-mq/spillway/pkg/scale"
 	"github.com/spillway-mq/spillway/pkg/topics"
 )
 
@@ -59,11 +61,16 @@ type fakes struct {
 	edit       delay.Edit
 	delayed    []delay.Message
 	exists     bool
+
+	page     scale.Page
+	split    scale.SplitRequest
+	merge    scale.MergeRequest
+	eventsOf [2]string // topic and cursor
 }
 
 func (f *fakes) deps() httpapi.Deps {
 	return httpapi.Deps{
-		Topics: topicFakes{f}, Subscriptions: f, Produce: f, Consume: f, Reading: f, Delayed: delayedFakes{f},
+		Topics: topicFakes{f}, Subscriptions: f, Produce: f, Consume: f, Reading: f, Delayed: delayedFakes{f}, Scale: scaleFakes{f},
 		IDs: queue.NewIDs(nil), Clock: now.Time,
 		Spec: []byte("openapi: 3.1.0\n"),
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -77,7 +84,8 @@ func (f *fakes) deps() httpapi.Deps {
 func (f *fakes) status() topics.Status {
 	return topics.Status{
 		Name: "orders", ID: topicID, State: meta.TopicOpen, Created: now, Modified: now, Messages: 7, Bytes: 99,
-		Config: topics.Config{MaxDelay: 900 * time.Second, MaxMessageBytes: 1 << 20, MinSegments: 2, Attributes: map[string]string{"team": "a"}},
+		Config: topics.Config{MaxDelay: 900 * time.Second, MaxMessageBytes: 1 << 20, MinSegments: 2, TargetMessages: 100, Attributes: map[string]string{"team": "a"}},
+		Policy: topics.Policy{Min: 2, Max: 256, Messages: 100, Bytes: 5 << 20},
 		Segments: []topics.SegmentStatus{
 			{ID: segmentA, Range: queue.SlotRange{Hi: 32768}, Created: now, Next: 7, Bytes: 99},
 			{ID: segmentB, Range: queue.SlotRange{Lo: 32768, Hi: 65536}, Created: now, Sealed: true, Successors: []queue.SegmentID{segmentA}},
@@ -269,6 +277,69 @@ func (d delayedFakes) Edit(_ context.Context, _ string, _ queue.DelayedID, e del
 }
 func (d delayedFakes) Cancel(context.Context, string, queue.DelayedID) error { return d.f.err }
 func (d delayedFakes) Count(context.Context, string, int) (int, bool, error) { return 4, false, nil }
+
+// scaleFakes shows two segments and one event.
+type scaleFakes struct{ f *fakes }
+
+func (s scaleFakes) SegmentsPage(_ context.Context, _ string, p scale.Page) (scale.View, error) {
+	s.f.page = p
+	load := meta.Rate{Messages: 250, Bytes: 1000, Commits: 10}
+	v := scale.View{
+		Topic: "orders", Epoch: 2, Policy: topics.Policy{Min: 1, Max: 256, Messages: 100, Bytes: 5 << 20}, Measured: now + 2,
+		Segments: []scale.SegmentView{
+			{
+				Segment: &meta.Segment{ID: segmentB, Range: queue.SlotRange{Hi: 65536}, Created: now - 9000, Sealed: now, Epoch: 1, Successors: []queue.SegmentID{segmentA}},
+				Next:    90, Bytes: 900, Commits: 9, Life: 9 * time.Second, Mean: meta.Rate{Messages: 10, Bytes: 100, Commits: 1},
+			},
+			{
+				Segment: &meta.Segment{ID: segmentA, Range: queue.SlotRange{Hi: 65536}, Created: now, Epoch: 2, Predecessors: []queue.SegmentID{segmentB}},
+				First:   1, Next: 7, Bytes: 99, Commits: 2, Measured: true, Last: load, Score: 2.5, Hot: true,
+				Rates: [queue.RateWindowCount]meta.Rate{load, {}, {Messages: float32(math.Inf(1))}, {Messages: float32(math.NaN())}},
+			},
+		},
+	}
+	if p.Limit == 1 {
+		i := 0
+		if p.Cursor != "" {
+			i = 1
+		} else {
+			v.Next = "17/" + string(segmentB)
+		}
+		v.Segments = v.Segments[i : i+1]
+	}
+	return v, s.f.err
+}
+
+func (s scaleFakes) Split(_ context.Context, req scale.SplitRequest) (scale.Planned, error) {
+	s.f.split = req
+	p := scale.Planned{
+		Topic: req.Topic, Action: meta.ActionSplit, Segments: []queue.SegmentID{req.Segment}, DryRun: req.DryRun,
+		Ranges: []queue.SlotRange{{Hi: 32768}, {Lo: 32768, Hi: 65536}},
+	}
+	if !req.DryRun {
+		p.Made = []queue.SegmentID{segmentA, segmentB}
+	}
+	return p, s.f.err
+}
+
+func (s scaleFakes) Merge(_ context.Context, req scale.MergeRequest) (scale.Planned, error) {
+	s.f.merge = req
+	return scale.Planned{
+		Topic: req.Topic, Action: meta.ActionMerge, Segments: req.Segments, Made: []queue.SegmentID{segmentA},
+		Ranges: []queue.SlotRange{queue.Ring()}, DryRun: req.DryRun,
+	}, s.f.err
+}
+
+func (s scaleFakes) Events(_ context.Context, topic, cursor string, _ int) ([]*meta.Event, string, error) {
+	s.f.eventsOf = [2]string{topic, cursor}
+	return []*meta.Event{
+		{
+			At: now, ID: "00000000000000ee", Topic: topicID, Name: "orders", Action: meta.ActionSplit, By: 3, Reason: "much load",
+			Segments: []queue.SegmentID{segmentB}, Made: []queue.SegmentID{segmentA}, Ranges: []queue.SlotRange{queue.Ring()},
+		},
+		{At: now - 1, ID: "00000000000000ed", Topic: topicID, Name: "orders", Action: meta.ActionHot, Segments: []queue.SegmentID{segmentB}},
+	}, "17/x", s.f.err
+}
 
 // encoded makes a batch.
 func encoded(t testing.TB, codec batch.Codec, records ...batch.Record) []byte {

@@ -80,8 +80,13 @@ func FuzzPathsAndQuery(f *testing.F) {
 			"/v1/topics?prefix=a&limit=5&cursor=MWE", "/v1/topics/orders/messages?from=2026-01-01T00:00:00Z&include_delayed=true",
 			"/v1/topics/orders/segments/0123456789abcdef/records?offset=1&limit=2&wait=0.5", "/v1/topics/a%2Fb", "/v1//topics", "/v1/topics/..",
 			"/v1/topics/orders/messages/0123456789abcdef-1", "/v1/topics/orders/delayed/1-0123456789abcdef-0", "/healthz", "/v1/openapi.yaml",
+			"/v1/topics/orders/segments?state=open&limit=1&cursor=MWE", "/v1/events?topic=orders&limit=1000&cursor=MWE",
 		},
-		"POST": {"/v1/topics/orders/subscriptions/billing/claims", "/v1/topics/orders/messages"}, "BREW": {"/v1/topics"}, "HEAD": {"/readyz"}, "CONNECT": {"/v1/topics"},
+		"POST": {
+			"/v1/topics/orders/segments/0123456789abcdef/split", "/v1/topics/orders/segments/merge?x=1",
+			"/v1/topics/orders/subscriptions/billing/claims", "/v1/topics/orders/messages",
+		},
+		"BREW": {"/v1/topics"}, "HEAD": {"/readyz"}, "CONNECT": {"/v1/topics"},
 	} {
 		for _, target := range targets {
 			f.Add(method, target)

@@ -47,6 +47,9 @@ func routes() []route {
 		{"DELETE", pathTopic, (*server).deleteTopic},
 		{"GET", pathTopic + "/segments", (*server).listSegments},
 		{"GET", pathTopic + "/segments/{segment}/records", (*server).readRecords},
+		{"POST", pathTopic + "/segments/{segment}/split", (*server).splitSegment},
+		{"POST", pathTopic + "/segments/merge", (*server).mergeSegments},
+		{"GET", "/v1/events", (*server).listEvents},
 
 		{"POST", pathTopic + "/messages", (*server).produce},
 		{"GET", pathTopic + "/messages", (*server).peek},

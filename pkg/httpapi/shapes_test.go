@@ -19,6 +19,7 @@ import (
 	"github.com/spillway-mq/spillway/pkg/meta"
 	"github.com/spillway-mq/spillway/pkg/produce"
 	"github.com/spillway-mq/spillway/pkg/queue"
+	"github.com/spillway-mq/spillway/pkg/scale"
 	"github.com/spillway-mq/spillway/pkg/topics"
 )
 
@@ -257,13 +258,13 @@ func TestCreatedAndDeletedAtOnce(t *testing.T) {
 func TestTopicShapes(t *testing.T) {
 	a := newAPI()
 	got := a.do(t, "PUT", "/v1/topics/shop.orders.eu", `{"default_delay":1.5,"max_delay":60,"default_ttl":3600,"max_message_bytes":4096,
-		"partition_key":"$.customer","dedup_window":0,"compaction":"none","scaling":{"min_segments":4,"max_segments":4},"attributes":{"team":"a"}}`)
+		"partition_key":"$.customer","dedup_window":0,"compaction":"none","scaling":{"min_segments":4,"max_segments":9,"target_messages_per_second":1000,"target_bytes_per_second":1048576},"attributes":{"team":"a"}}`)
 	if got.StatusCode != 201 {
 		t.Fatalf("%d %s", got.StatusCode, got.body)
 	}
 	want := topics.Config{
 		DefaultDelay: 1500 * time.Millisecond, MaxDelay: time.Minute, DefaultTTL: time.Hour, MaxMessageBytes: 4096,
-		PartitionKey: "$.customer", MinSegments: 4, Attributes: map[string]string{"team": "a"},
+		PartitionKey: "$.customer", MinSegments: 4, MaxSegments: 9, TargetMessages: 1000, TargetBytes: 1 << 20, Attributes: map[string]string{"team": "a"},
 	}
 	if !reflect.DeepEqual(a.created, want) {
 		t.Errorf("%+v", a.created)
@@ -275,6 +276,10 @@ func TestTopicShapes(t *testing.T) {
 	if got.StatusCode != 200 || st.Messages != (wire.MessageCounts{Ready: 7, Delayed: 4, Bytes: 99}) || st.Segments != (wire.SegmentCounts{Open: 1, Sealed: 1}) {
 		t.Errorf("%d %s", got.StatusCode, got.body)
 	}
+	if st.Scaling != (wire.Policy{MinSegments: 2, MaxSegments: 256, TargetMessagesPerSecond: 100, TargetBytesPerSecond: 5 << 20}) ||
+		*st.Config.Scaling.MaxSegments != 0 || *st.Config.Scaling.TargetMessagesPerSecond != 100 {
+		t.Errorf("scaling: %s", got.body)
+	}
 	// What a status says of the config can be put again.
 	config, err := json.Marshal(st.Config)
 	if err != nil {
@@ -283,8 +288,9 @@ func TestTopicShapes(t *testing.T) {
 	if got := a.do(t, "PUT", "/v1/topics/orders", string(config)); got.StatusCode != 200 {
 		t.Errorf("%s", got.body)
 	}
-	a.do(t, "PATCH", "/v1/topics/orders", `{"attributes":{"team":null,"cost":"7"},"scaling":{"max_segments":2}}`)
-	if p := a.patched; p.Attributes["team"] != nil || *p.Attributes["cost"] != "7" || len(p.Attributes) != 2 || p.MinSegments != nil {
+	a.do(t, "PATCH", "/v1/topics/orders", `{"attributes":{"team":null,"cost":"7"},"scaling":{"max_segments":2,"target_bytes_per_second":0}}`)
+	if p := a.patched; p.Attributes["team"] != nil || *p.Attributes["cost"] != "7" || len(p.Attributes) != 2 ||
+		p.MinSegments != nil || *p.MaxSegments != 2 || p.TargetMessages != nil || *p.TargetBytes != 0 {
 		t.Errorf("%+v", p)
 	}
 	a.do(t, "GET", "/v1/topics?prefix=o&limit=1", "")
@@ -298,15 +304,21 @@ func TestTopicShapes(t *testing.T) {
 func TestPaging(t *testing.T) {
 	a := newAPI()
 	var page wire.SegmentList
-	a.do(t, "GET", "/v1/topics/orders/segments?limit=1", "").into(t, &page)
-	if len(page.Segments) != 1 || page.Segments[0].ID != segmentA || page.NextCursor == "" {
-		t.Fatalf("%+v", page)
+	a.do(t, "GET", "/v1/topics/orders/segments?limit=1&state=open", "").into(t, &page)
+	if len(page.Segments) != 1 || page.NextCursor == "" || a.page != (scale.Page{Limit: 1, State: scale.SegmentOpen}) {
+		t.Fatalf("%+v after %+v", page, a.page)
 	}
 	cursor := page.NextCursor
 	page = wire.SegmentList{}
 	a.do(t, "GET", "/v1/topics/orders/segments?limit=1&cursor="+cursor, "").into(t, &page)
-	if len(page.Segments) != 1 || page.Segments[0].ID != segmentB || page.NextCursor != "" {
-		t.Errorf("%+v", page)
+	if len(page.Segments) != 1 || page.NextCursor != "" || a.page != (scale.Page{Limit: 1, Cursor: "17/" + string(segmentB)}) {
+		t.Errorf("%+v after %+v", page, a.page)
+	}
+	var events wire.EventList
+	a.do(t, "GET", "/v1/events?limit=2", "").into(t, &events)
+	a.do(t, "GET", "/v1/events?topic=orders&cursor="+events.NextCursor, "")
+	if a.eventsOf != [2]string{"orders", "17/x"} {
+		t.Errorf("%q", a.eventsOf)
 	}
 	var list wire.DelayedList
 	a.do(t, "GET", "/v1/topics/orders/delayed?limit=1", "").into(t, &list)

@@ -62,6 +62,9 @@ func TestSpecLimits(t *testing.T) {
 		{"TopicConfig", "default_ttl", 0, queue.MaxTTL.Seconds()},
 		{"TopicConfig", "max_message_bytes", 1, queue.MaxInlineMessageBytes},
 		{"TopicPatch", "max_message_bytes", 1, queue.MaxInlineMessageBytes},
+		{"Scaling", "min_segments", 1, queue.MaxSegments},
+		{"Scaling", "max_segments", 0, queue.MaxSegments},
+		{"SplitRequest", "into", 2, queue.MaxSplit},
 		{"SubscriptionConfig", "visibility_timeout", queue.MinVisibilityTimeout.Seconds(), queue.MaxVisibilityTimeout.Seconds()},
 		{"SubscriptionConfig", "max_deliveries", 0, queue.MaxDeliveries},
 		{"SubscriptionConfig", "max_in_flight", 1, queue.MaxMaxInFlight},
@@ -82,6 +85,12 @@ func TestSpecLimits(t *testing.T) {
 	}
 	if items := schemas["Receipts"].Value.MaxItems; *items != queue.MaxReceipts {
 		t.Errorf("receipts: %d", *items)
+	}
+	if items := schemas["MergeRequest"].Value.Properties["segments"].Value.MaxItems; *items != queue.MaxSplit {
+		t.Errorf("segments to merge: %d", *items)
+	}
+	if items := schemas["SplitRequest"].Value.Properties["at"].Value.MaxItems; *items != queue.MaxSplit-1 {
+		t.Errorf("slots to cut at: %d", *items)
 	}
 	if n := schemas["Name"].Value.MaxLength; *n != queue.MaxNameBytes {
 		t.Errorf("names: %d", *n)

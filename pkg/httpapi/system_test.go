@@ -19,10 +19,12 @@ import (
 	"github.com/spillway-mq/spillway/pkg/delay"
 	"github.com/spillway-mq/spillway/pkg/httpapi"
 	"github.com/spillway-mq/spillway/pkg/httpapi/wire"
+	"github.com/spillway-mq/spillway/pkg/lease"
 	"github.com/spillway-mq/spillway/pkg/meta/memmeta"
 	"github.com/spillway-mq/spillway/pkg/notify"
 	"github.com/spillway-mq/spillway/pkg/produce"
 	"github.com/spillway-mq/spillway/pkg/queue"
+	"github.com/spillway-mq/spillway/pkg/scale"
 	"github.com/spillway-mq/spillway/pkg/segment"
 	"github.com/spillway-mq/spillway/pkg/topics"
 )
@@ -38,8 +40,9 @@ func newSystem(t *testing.T) *api {
 	late := delay.New(delay.Deps{Meta: store, Blob: objects, Log: log, Topics: top, IDs: ids, Clock: clock, Hub: hub})
 	out := consume.New(consume.Deps{Meta: store, Presigner: signer, Log: log, Topics: top, Delay: late, Hub: hub, IDs: ids, Clock: clock})
 	in := produce.New(produce.Deps{Meta: store, Blob: objects, Presigner: signer, Log: log, Topics: top, Hub: hub, IDs: ids, Clock: clock})
+	follow := scale.New(scale.Deps{Meta: store, Topics: top, Lease: lease.New(store, ids, clock), IDs: ids, Clock: clock})
 	return &api{new(fakes), httpapi.New(httpapi.Deps{
-		Topics: top, Subscriptions: top, Produce: in, Consume: out, Reading: out, Delayed: late,
+		Scale: follow, Topics: top, Subscriptions: top, Produce: in, Consume: out, Reading: out, Delayed: late,
 		IDs: ids, Clock: clock, Objects: signedurl.Handler(objects, signer, clock),
 	})}
 }
@@ -256,5 +259,94 @@ func TestSystemDelayed(t *testing.T) {
 	a.ok(t, nil, "DELETE", path, "")
 	if got := a.do(t, "GET", path, ""); got.StatusCode != 404 {
 		t.Errorf("%d %s", got.StatusCode, got.body)
+	}
+}
+
+// TestSystemSegments splits and merges through the edge, with messages that go on coming.
+func TestSystemSegments(t *testing.T) {
+	a := newSystem(t)
+	var topic wire.Topic
+	a.ok(t, &topic, "PUT", "/v1/topics/orders", `{"scaling":{"max_segments":4,"target_bytes_per_second":1000}}`)
+	if want := (wire.Policy{MinSegments: 1, MaxSegments: 4, TargetMessagesPerSecond: 5000, TargetBytesPerSecond: 1000}); topic.Scaling != want {
+		t.Errorf("policy %+v, want %+v", topic.Scaling, want)
+	}
+	produce := func() {
+		a.ok(t, nil, "POST", "/v1/topics/orders/messages", `{"messages":[{"key":"a"},{"key":"b"},{"key":"c"},{"key":"d"}]}`)
+	}
+	produce()
+	segments := func(query string) []wire.Segment {
+		var page wire.SegmentList
+		a.ok(t, &page, "GET", "/v1/topics/orders/segments"+query, "")
+		return page.Segments
+	}
+	first := segments("")[0]
+	split := "/v1/topics/orders/segments/" + string(first.ID) + "/split"
+	var made wire.SegmentChange
+	a.ok(t, &made, "POST", split, `{"at":[16384,49152],"dry_run":true}`)
+	if len(made.Made) != 0 || len(segments("")) != 1 {
+		t.Errorf("the dry run did %+v", made)
+	}
+	a.ok(t, &made, "POST", split, `{"at":[16384,49152]}`)
+	produce()
+	open := segments("?state=open")
+	if len(open) != 3 || len(made.Made) != 3 || open[0].Epoch != 2 {
+		t.Fatalf("%+v after %+v", open, made)
+	}
+	for body, field := range map[string]string{`{"at":[16384]}`: "at", `{"into":17}`: "into", `{"at":[1],"into":2}`: "at"} {
+		got := a.do(t, "POST", "/v1/topics/orders/segments/"+string(made.Made[0])+"/split", body)
+		if e := got.fault(); e.Code != queue.CodeInvalidArgument || e.Details.Field != field {
+			t.Errorf("%s: %s", body, got.body)
+		}
+	}
+	for _, c := range []struct {
+		target, body string
+		code         queue.Code
+	}{
+		{split, `{}`, queue.CodeSegmentSealed},
+		{"/v1/topics/orders/segments/" + string(made.Made[1]) + "/split", `{"into":3}`, queue.CodeSegmentBounds},
+		{"/v1/topics/orders/segments/0123456789abcdef/split", `{}`, queue.CodeSegmentNotFound},
+		{"/v1/topics/nope/segments/0123456789abcdef/split", `{}`, queue.CodeTopicNotFound},
+	} {
+		if got := a.do(t, "POST", c.target, c.body); got.fault().Code != c.code {
+			t.Errorf("%s %s: %s", c.target, c.body, got.body)
+		}
+	}
+	merge := `{"segments":["` + string(made.Made[2]) + `","` + string(made.Made[1]) + `"]}`
+	var merged wire.SegmentChange
+	a.ok(t, &merged, "POST", "/v1/topics/orders/segments/merge", merge)
+	if got := a.do(t, "POST", "/v1/topics/orders/segments/merge", merge); got.fault().Code != queue.CodeSegmentSealed {
+		t.Errorf("the same merge again: %s", got.body)
+	}
+	a.ok(t, &topic, "PATCH", "/v1/topics/orders", `{"scaling":{"min_segments":2,"max_segments":0,"target_bytes_per_second":0}}`)
+	if topic.Scaling.MinSegments != 2 || topic.Scaling.MaxSegments != 256 || topic.Scaling.TargetBytesPerSecond != 5<<20 {
+		t.Errorf("policy %+v", topic.Scaling)
+	}
+	two := `{"segments":["` + string(made.Made[0]) + `","` + string(merged.Made[0]) + `"]}`
+	if got := a.do(t, "POST", "/v1/topics/orders/segments/merge", two); got.fault().Code != queue.CodeSegmentBounds {
+		t.Errorf("below the minimum: %s", got.body)
+	}
+	if got := a.do(t, "PATCH", "/v1/topics/orders", `{"scaling":{"max_segments":1}}`); got.fault().Details.Field != "scaling.max_segments" {
+		t.Errorf("a maximum below the minimum: %s", got.body)
+	}
+	total := uint64(0)
+	for _, s := range segments("") {
+		total += uint64(s.NextOffset)
+		if (s.State == "sealed") != (s.SealedAt != 0) || s.Commits > 0 && s.Mean.MessagesPerSecond == 0 {
+			t.Errorf("%+v", s)
+		}
+	}
+	if total != 8 {
+		t.Errorf("%d messages", total)
+	}
+	var events wire.EventList
+	a.ok(t, &events, "GET", "/v1/events?topic=orders&limit=1", "")
+	cursor := events.NextCursor
+	events = wire.EventList{}
+	a.ok(t, &events, "GET", "/v1/events?topic=orders&limit=1&cursor="+cursor, "")
+	if len(events.Events) != 1 || events.NextCursor != "" || events.Events[0].Reason != "by hand" {
+		t.Errorf("%+v", events)
+	}
+	if a.ok(t, &events, "GET", "/v1/events?topic=other", ""); len(events.Events) != 0 {
+		t.Errorf("events of another topic: %+v", events)
 	}
 }

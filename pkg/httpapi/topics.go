@@ -1,9 +1,7 @@
 package httpapi
 
 import (
-	"cmp"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/spillway-mq/spillway/pkg/httpapi/wire"
@@ -28,14 +26,15 @@ func (s *server) createTopic(w http.ResponseWriter, r *http.Request) error {
 		DefaultDelay: in.DefaultDelay, MaxDelay: in.MaxDelay, DefaultTTL: in.DefaultTTL,
 		MaxMessageBytes: in.MaxMessageBytes, PartitionKey: in.PartitionKey, Scaling: in.Scaling,
 		Retention: in.Retention, DedupWindow: in.DedupWindow, Compaction: in.Compaction,
-	}, nil)
+	})
 	if err != nil {
 		return err
 	}
 	st, created, err := s.Topics.Create(r.Context(), name, topics.Config{
 		DefaultDelay: deref(patch.DefaultDelay), MaxDelay: deref(patch.MaxDelay), DefaultTTL: deref(patch.DefaultTTL),
 		MaxMessageBytes: deref(patch.MaxMessageBytes), PartitionKey: deref(patch.PartitionKey),
-		MinSegments: deref(patch.MinSegments), Attributes: in.Attributes,
+		MinSegments: deref(patch.MinSegments), MaxSegments: deref(patch.MaxSegments),
+		TargetMessages: deref(patch.TargetMessages), TargetBytes: deref(patch.TargetBytes), Attributes: in.Attributes,
 	})
 	if err != nil {
 		return err
@@ -59,15 +58,7 @@ func (s *server) updateTopic(w http.ResponseWriter, r *http.Request) error {
 	if err := s.readJSON(w, r, &in); err != nil {
 		return err
 	}
-	var segments *int
-	if in.Scaling != nil && in.Scaling.MaxSegments != nil && in.Scaling.MinSegments == nil {
-		st, err := s.Topics.Status(r.Context(), name)
-		if err != nil {
-			return err
-		}
-		segments = &st.Config.MinSegments
-	}
-	patch, err := topicPatch(in, segments)
+	patch, err := topicPatch(in)
 	if err != nil {
 		return err
 	}
@@ -132,60 +123,6 @@ func (s *server) listTopics(w http.ResponseWriter, r *http.Request) error {
 	return s.writeJSON(w, http.StatusOK, out)
 }
 
-func (s *server) listSegments(w http.ResponseWriter, r *http.Request) error {
-	name, _, err := names(r)
-	if err != nil {
-		return err
-	}
-	q, err := parseQuery(r, "limit", "cursor")
-	if err != nil {
-		return err
-	}
-	limit, err := q.limit(queue.MaxPageSize)
-	if err != nil {
-		return err
-	}
-	after, err := q.cursor()
-	if err != nil {
-		return err
-	}
-	st, err := s.Topics.Status(r.Context(), name)
-	if err != nil {
-		return err
-	}
-	out := wire.SegmentList{Segments: []wire.Segment{}}
-	for i := range st.Segments {
-		seg := &st.Segments[i]
-		if at := segmentPlace(seg); at <= after {
-			continue
-		}
-		if len(out.Segments) == limit {
-			out.NextCursor = opaque(segmentPlace(&st.Segments[i-1]))
-			break
-		}
-		out.Segments = append(out.Segments, wire.Segment{
-			ID: seg.ID, Range: seg.Range, State: segmentState(seg.Sealed), FirstOffset: seg.First, NextOffset: seg.Next,
-			Bytes: seg.Bytes, CreatedAt: wire.Time(seg.Created),
-			Predecessors: noNil(seg.Predecessors), Successors: noNil(seg.Successors),
-		})
-	}
-	return s.writeJSON(w, http.StatusOK, out)
-}
-
-// segmentPlace orders segments as a status lists them: by creation, then id.
-func segmentPlace(seg *topics.SegmentStatus) string {
-	ms := strconv.FormatInt(int64(seg.Created), 10)
-	const digits = 19 // of the largest int64
-	return "0000000000000000000"[:digits-len(ms)] + ms + string(seg.ID)
-}
-
-func segmentState(sealed bool) string {
-	if sealed {
-		return "sealed"
-	}
-	return "open"
-}
-
 func (s *server) writeTopic(w http.ResponseWriter, r *http.Request, status int, st topics.Status) error {
 	delayed, more, err := s.delayedCount(r, st)
 	if err != nil {
@@ -194,6 +131,10 @@ func (s *server) writeTopic(w http.ResponseWriter, r *http.Request, status int, 
 	out := wire.Topic{
 		Name: st.Name, ID: st.ID, State: string(st.State), CreatedAt: wire.Time(st.Created),
 		ModifiedAt: wire.Time(st.Modified), Config: topicConfig(st.Config),
+		Scaling: wire.Policy{
+			MinSegments: st.Policy.Min, MaxSegments: st.Policy.Max,
+			TargetMessagesPerSecond: st.Policy.Messages, TargetBytesPerSecond: st.Policy.Bytes,
+		},
 		Messages: wire.MessageCounts{Ready: st.Messages, Delayed: uint64(delayed), DelayedMore: more, Bytes: st.Bytes},
 	}
 	for i := range st.Segments {
@@ -226,15 +167,18 @@ func topicConfig(c topics.Config) wire.TopicConfig {
 		DefaultDelay: wire.Of(c.DefaultDelay.Seconds()), MaxDelay: wire.Of(c.MaxDelay.Seconds()),
 		DefaultTTL: wire.Of(c.DefaultTTL.Seconds()), MaxMessageBytes: wire.Of(c.MaxMessageBytes),
 		PartitionKey: wire.Of(c.PartitionKey),
-		Scaling:      &wire.Scaling{MinSegments: wire.Of(c.MinSegments), MaxSegments: wire.Of(c.MinSegments)},
-		Attributes:   c.Attributes, DedupWindow: wire.Of(0.0), Compaction: wire.Of(wire.CompactionNone),
+		Scaling: &wire.Scaling{
+			MinSegments: wire.Of(c.MinSegments), MaxSegments: wire.Of(c.MaxSegments),
+			TargetMessagesPerSecond: wire.Of(c.TargetMessages), TargetBytesPerSecond: wire.Of(c.TargetBytes),
+		},
+		Attributes: c.Attributes, DedupWindow: wire.Of(0.0), Compaction: wire.Of(wire.CompactionNone),
 	}
 }
 
 // topicPatch converts what the caller sent. The limits of each field are the use case's to check;
 // here are those without which a number could not become a duration, and the features that are not
-// available. segments is the topic's number, if it is known.
-func topicPatch(in wire.TopicPatch, segments *int) (topics.Patch, error) {
+// available.
+func topicPatch(in wire.TopicPatch) (topics.Patch, error) {
 	out := topics.Patch{
 		MaxMessageBytes: in.MaxMessageBytes, PartitionKey: in.PartitionKey, Attributes: in.Attributes,
 	}
@@ -252,31 +196,15 @@ func topicPatch(in wire.TopicPatch, segments *int) (topics.Patch, error) {
 	if n := in.MaxMessageBytes; n != nil && (*n < 1 || *n > queue.MaxInlineMessageBytes) {
 		return out, queue.Invalid("max_message_bytes", queue.MaxInlineMessageBytes, "must be 1 to %d", queue.MaxInlineMessageBytes)
 	}
-	if in.Scaling != nil {
-		if out.MinSegments, err = minSegments(in.Scaling, segments); err != nil {
-			return out, err
+	if c := in.Scaling; c != nil {
+		// A min_segments of 0 would be taken as absent.
+		if n := c.MinSegments; n != nil && (*n < 1 || *n > queue.MaxSegments) {
+			return out, queue.Invalid("scaling.min_segments", queue.MaxSegments, "must be 1 to %d", queue.MaxSegments)
 		}
+		out.MinSegments, out.MaxSegments = c.MinSegments, c.MaxSegments
+		out.TargetMessages, out.TargetBytes = c.TargetMessagesPerSecond, c.TargetBytesPerSecond
 	}
 	return out, refuseUnavailable(in)
-}
-
-func minSegments(in *wire.Scaling, segments *int) (*int, error) {
-	if n := in.MinSegments; n != nil && (*n < 1 || *n > queue.MaxSegments) {
-		return nil, queue.Invalid("scaling.min_segments", queue.MaxSegments, "must be 1 to %d", queue.MaxSegments)
-	}
-	least := 1
-	if n := cmp.Or(in.MinSegments, segments); n != nil {
-		least = *n
-	}
-	switch {
-	case in.TargetMessagesPerSecond != nil:
-		return nil, unavailable("scaling.target_messages_per_second")
-	case in.TargetBytesPerSecond != nil:
-		return nil, unavailable("scaling.target_bytes_per_second")
-	case in.MaxSegments != nil && *in.MaxSegments != least:
-		return nil, unavailable("scaling.max_segments")
-	}
-	return in.MinSegments, nil
 }
 
 // refuseUnavailable refuses the settings of features that this version does not have: to take them

@@ -22,6 +22,8 @@ const (
 	CodeSubscriptionExists    Code = "subscription_exists"
 	CodeExists                Code = "exists"
 	CodeTopicSealed           Code = "topic_sealed"
+	CodeSegmentSealed         Code = "segment_sealed"
+	CodeSegmentBounds         Code = "segment_bounds"
 	CodeClaimLost             Code = "claim_lost"
 	CodeAlreadyPromoted       Code = "already_promoted"
 	CodeSequenceOutOfOrder    Code = "sequence_out_of_order"
@@ -69,6 +71,8 @@ var codeTable = [...]CodeInfo{
 	{CodeSubscriptionExists, 409, false, "A subscription of that name exists with another config."},
 	{CodeExists, 409, false, "The subject exists already and is not replaced."},
 	{CodeTopicSealed, 409, false, "The topic takes no more messages."},
+	{CodeSegmentSealed, 409, false, "The segment has been split or merged; its successors take its messages."},
+	{CodeSegmentBounds, 409, false, "The topic would have fewer segments than its minimum or more than its maximum."},
 	{CodeClaimLost, 409, false, "The receipt's claim has ended: the message was claimed anew, released or dead-lettered."},
 	{CodeAlreadyPromoted, 409, false, "The delayed message has become visible and can no longer be changed."},
 	{CodeSequenceOutOfOrder, 409, false, "The producer's sequence is older than the last one and no longer remembered."},

@@ -59,7 +59,7 @@ func (s *Service) Split(ctx context.Context, req SplitRequest) (Planned, error) 
 		return Planned{}, err
 	}
 	if n, most := len(m.Open)+len(ranges)-1, s.Topics.Policy(m).Max; n > most {
-		return Planned{}, conflict("split segment", req.Topic, "the topic would have %d segments, more than its maximum of %d", n, most)
+		return Planned{}, conflict("split segment", req.Topic, queue.CodeSegmentBounds, "the topic would have %d segments, more than its maximum of %d", n, most)
 	}
 	event := &meta.Event{Action: meta.ActionSplit}
 	return s.byHand(ctx, m, s.newChange(m, event, []*meta.Segment{seg}, ranges), req.DryRun)
@@ -125,7 +125,7 @@ func (s *Service) Merge(ctx context.Context, req MergeRequest) (Planned, error) 
 		}
 	}
 	if n, least := len(m.Open)-len(parents)+1, s.Topics.Policy(m).Min; n < least {
-		return Planned{}, conflict("merge segments", req.Topic, "the topic would have %d segments, fewer than its minimum of %d", n, least)
+		return Planned{}, conflict("merge segments", req.Topic, queue.CodeSegmentBounds, "the topic would have %d segments, fewer than its minimum of %d", n, least)
 	}
 	whole := queue.SlotRange{Lo: parents[0].Range.Lo, Hi: parents[len(parents)-1].Range.Hi}
 	event := &meta.Event{Action: meta.ActionMerge}
@@ -161,7 +161,7 @@ func openSegment(m *topics.Map, id queue.SegmentID) (*meta.Segment, error) {
 			Message: "the topic has no segment " + string(id),
 		}
 	case seg.Sealed != 0 || m.Topic.State != meta.TopicOpen:
-		return nil, conflict("change segments", m.Name, "segment %s is sealed", id)
+		return nil, conflict("change segments", m.Name, queue.CodeSegmentSealed, "segment %s is sealed", id)
 	}
 	return seg, nil
 }

@@ -98,11 +98,11 @@ func validate(c meta.TopicConfig) error {
 	case c.MinSegments < 1 || c.MinSegments > queue.MaxSegments:
 		return queue.Invalid("scaling.min_segments", queue.MaxSegments, "must be 1 to %d", queue.MaxSegments)
 	case c.MaxSegments != 0 && (c.MaxSegments < c.MinSegments || c.MaxSegments > queue.MaxSegments):
-		return queue.Invalid("scaling.max_segments", queue.MaxSegments, "must be min_segments (%d) to %d, or absent", c.MinSegments, queue.MaxSegments)
+		return queue.Invalid("scaling.max_segments", queue.MaxSegments, "must be min_segments (%d) to %d, or 0 for the default", c.MinSegments, queue.MaxSegments)
 	case c.TargetMessages < 0 || c.TargetMessages > maxTarget:
-		return queue.Invalid("scaling.target_messages_per_second", int64(maxTarget), "must be 1 to %d, or absent", int64(maxTarget))
+		return queue.Invalid("scaling.target_messages_per_second", int64(maxTarget), "must be 1 to %d, or 0 for the default", int64(maxTarget))
 	case c.TargetBytes < 0 || c.TargetBytes > maxTarget:
-		return queue.Invalid("scaling.target_bytes_per_second", int64(maxTarget), "must be 1 to %d, or absent", int64(maxTarget))
+		return queue.Invalid("scaling.target_bytes_per_second", int64(maxTarget), "must be 1 to %d, or 0 for the default", int64(maxTarget))
 	}
 	if _, err := ParseRule("partition_key", c.PartitionKey); err != nil {
 		return err

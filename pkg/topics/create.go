@@ -116,7 +116,7 @@ func (s *Service) create(ctx context.Context, name string, config meta.TopicConf
 	for i, seg := range m.Segments {
 		heads[i] = &meta.Head{Segment: seg.ID, Epoch: seg.Epoch, Range: seg.Range}
 	}
-	return statusOf(m, heads), false, nil
+	return s.statusOf(m, heads), false, nil
 }
 
 func (s *Service) putNew(r meta.Record) meta.Put {

@@ -10,10 +10,12 @@ import (
 
 // Status is what there is to know of a topic.
 type Status struct {
-	Name     string
-	ID       queue.TopicID
-	State    meta.TopicState
-	Config   Config
+	Name   string
+	ID     queue.TopicID
+	State  meta.TopicState
+	Config Config
+	// Policy is the scaling policy in effect: Config's, and the service's where that sets none.
+	Policy   Policy
 	Created  queue.Millis
 	Modified queue.Millis
 	// Segments are all segments, open and sealed, by creation and id.
@@ -50,13 +52,13 @@ func (s *Service) Status(ctx context.Context, name string) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	return statusOf(m, heads), nil
+	return s.statusOf(m, heads), nil
 }
 
-func statusOf(m *Map, heads []*meta.Head) Status {
+func (s *Service) statusOf(m *Map, heads []*meta.Head) Status {
 	t := m.Topic
 	st := Status{
-		Name: m.Name, ID: t.ID, State: t.State, Config: configOf(t.Config),
+		Name: m.Name, ID: t.ID, State: t.State, Config: configOf(t.Config), Policy: s.Policy(m),
 		Created: t.Created, Modified: t.Modified, Segments: make([]SegmentStatus, len(heads)),
 	}
 	for i, h := range heads {

@@ -3,9 +3,8 @@ package wire
 import "github.com/spillway-mq/spillway/pkg/queue"
 
 // TopicConfig is the body of PUT of a topic, where an absent field takes its default, and "config" of
-// its status, whose every field is set. Retention, DedupWindow, Compaction and parts
-// of Scaling are named by the contract but not available in this version: the server refuses any value
-// but the one that means "off".
+// its status, whose every field is set. Retention, DedupWindow and Compaction are named by the contract but
+// not available in this version: the server refuses any value but the one that means "off".
 type TopicConfig struct {
 	// DefaultDelay is 0 to MaxDelay seconds; above 0 it makes a delayed topic.
 	DefaultDelay *float64 `json:"default_delay,omitempty"`
@@ -45,14 +44,24 @@ type TopicPatch struct {
 // CompactionNone is the one compaction of this version.
 const CompactionNone = "none"
 
-// Scaling bounds the number of segments.
+// Scaling is how a topic's segments follow its load, as far as its owner says.
 type Scaling struct {
-	// MinSegments is 1 to queue.MaxSegments.
+	// MinSegments is 1 to queue.MaxSegments; 1 unless given.
 	MinSegments *int `json:"min_segments,omitempty"`
-	// MaxSegments, in this version, is MinSegments.
-	MaxSegments             *int     `json:"max_segments,omitempty"`
-	TargetMessagesPerSecond *float64 `json:"target_messages_per_second,omitempty"`
-	TargetBytesPerSecond    *float64 `json:"target_bytes_per_second,omitempty"`
+	// MaxSegments is MinSegments to queue.MaxSegments; 0, or absent, takes the default.
+	MaxSegments *int `json:"max_segments,omitempty"`
+	// TargetMessagesPerSecond and TargetBytesPerSecond are what one segment should carry; 0, or absent,
+	// takes the service's.
+	TargetMessagesPerSecond *int64 `json:"target_messages_per_second,omitempty"`
+	TargetBytesPerSecond    *int64 `json:"target_bytes_per_second,omitempty"`
+}
+
+// Policy is the scaling policy in effect, with the defaults filled in.
+type Policy struct {
+	MinSegments             int   `json:"min_segments"`
+	MaxSegments             int   `json:"max_segments"`
+	TargetMessagesPerSecond int64 `json:"target_messages_per_second"`
+	TargetBytesPerSecond    int64 `json:"target_bytes_per_second"`
 }
 
 // Retention bounds what a topic keeps.
@@ -70,8 +79,10 @@ type Topic struct {
 	CreatedAt  Time          `json:"created_at"`
 	ModifiedAt Time          `json:"modified_at"`
 	Config     TopicConfig   `json:"config"`
-	Segments   SegmentCounts `json:"segments"`
-	Messages   MessageCounts `json:"messages"`
+	// Scaling is the policy in effect: what Config sets, and defaults.
+	Scaling  Policy        `json:"scaling"`
+	Segments SegmentCounts `json:"segments"`
+	Messages MessageCounts `json:"messages"`
 }
 
 // SegmentCounts counts a topic's segments.
@@ -101,25 +112,4 @@ type TopicEntry struct {
 type TopicList struct {
 	Topics     []TopicEntry `json:"topics"`
 	NextCursor string       `json:"next_cursor,omitempty"`
-}
-
-// Segment is one segment of a topic.
-type Segment struct {
-	ID    queue.SegmentID `json:"id"`
-	Range queue.SlotRange `json:"range"`
-	State string          `json:"state"` // open, sealed
-	// FirstOffset is the oldest message's, NextOffset the next message's.
-	FirstOffset queue.Offset `json:"first_offset"`
-	NextOffset  queue.Offset `json:"next_offset"`
-	// Bytes is the length of all bodies ever appended.
-	Bytes        uint64            `json:"bytes"`
-	CreatedAt    Time              `json:"created_at"`
-	Predecessors []queue.SegmentID `json:"predecessors"`
-	Successors   []queue.SegmentID `json:"successors"`
-}
-
-// SegmentList is a page of segments.
-type SegmentList struct {
-	Segments   []Segment `json:"segments"`
-	NextCursor string    `json:"next_cursor,omitempty"`
 }

@@ -141,7 +141,7 @@ Durations are 90, 30s, 5m, 2h or 7d; sizes 4096, 64KiB or 10MB.
 	}
 	add("run", a.serveCommand(), a.demoCommand(), a.benchCommand(), a.costCommand())
 	add("messages", a.produceCommand(), a.consumeCommand(), a.peekCommand(), a.delayedCommand())
-	add("manage", a.topicCommand(), a.subscriptionCommand(), a.segmentsCommand(), a.doctorCommand())
+	add("manage", a.topicCommand(), a.subscriptionCommand(), a.segmentsCommand(), a.eventsCommand(), a.doctorCommand())
 	root.AddCommand(a.versionCommand(), &cobra.Command{
 		Use: "exit-codes", Short: "The exit codes and what they mean", Long: exit.Help,
 	})

@@ -14,7 +14,6 @@ import (
 	"github.com/spillway-mq/spillway/cmd/spillway/internal/exit"
 	"github.com/spillway-mq/spillway/cmd/spillway/internal/units"
 	"github.com/spillway-mq/spillway/pkg/client"
-	"github.com/spillway-mq/spillway/pkg/httpapi/wire"
 )
 
 func (a *app) topicCommand() *cobra.Command {
@@ -29,6 +28,9 @@ type topicFlags struct {
 	maxMessage                         units.Size
 	partitionKey                       string
 	segments                           int
+	minSegments, maxSegments           int
+	targetMessages                     int64
+	targetBytes                        units.Size
 	attributes, removed                []string
 }
 
@@ -42,8 +44,12 @@ func (f *topicFlags) register(fs *pflag.FlagSet, create bool) {
 	if !create {
 		fs.StringArrayVar(&f.removed, "remove-attribute", nil, "`name` of an attribute to remove; may be repeated")
 	} else {
-		fs.IntVar(&f.segments, "segments", 1, "number of segments, which is how many logs share the load")
+		fs.IntVar(&f.segments, "segments", 1, "the same as --min-segments")
 	}
+	fs.IntVar(&f.minSegments, "min-segments", 1, "fewest open segments; a new topic starts with as many")
+	fs.IntVar(&f.maxSegments, "max-segments", 0, "most open segments; 0 for the default (256)")
+	fs.Int64Var(&f.targetMessages, "target-messages", 0, "messages a second that one segment should carry; 0 for the server's own")
+	fs.Var(&f.targetBytes, "target-bytes", "bytes a second that one segment should carry; 0 for the server's own")
 }
 
 // config gives what was given on the command line; fields that were not stay nil.
@@ -57,12 +63,39 @@ func (f *topicFlags) config(fs *pflag.FlagSet) (client.TopicConfig, error) {
 	if fs.Changed("partition-key") {
 		c.PartitionKey = &f.partitionKey
 	}
-	if fs.Changed("segments") {
-		c.Scaling = &client.Scaling{MinSegments: &f.segments}
-	}
 	var err error
+	if c.Scaling, err = f.scaling(fs); err != nil {
+		return c, err
+	}
 	c.Attributes, err = pairs("--attribute", f.attributes)
 	return c, err
+}
+
+// scaling gives what was given on the command line; nil if nothing was.
+func (f *topicFlags) scaling(fs *pflag.FlagSet) (*client.Scaling, error) {
+	var c client.Scaling
+	if fs.Changed("segments") {
+		if fs.Changed("min-segments") {
+			return nil, exit.Usagef("--segments and --min-segments are the same")
+		}
+		c.MinSegments = &f.segments
+	}
+	if fs.Changed("min-segments") {
+		c.MinSegments = &f.minSegments
+	}
+	if fs.Changed("max-segments") {
+		c.MaxSegments = &f.maxSegments
+	}
+	if fs.Changed("target-messages") {
+		c.TargetMessagesPerSecond = &f.targetMessages
+	}
+	if f.targetBytes.Given {
+		c.TargetBytesPerSecond = &f.targetBytes.Bytes
+	}
+	if c == (client.Scaling{}) {
+		return nil, nil
+	}
+	return &c, nil
 }
 
 // patch gives what was given on the command line, as a change.
@@ -70,7 +103,7 @@ func (f *topicFlags) patch(fs *pflag.FlagSet) (client.TopicPatch, error) {
 	c, err := f.config(fs)
 	p := client.TopicPatch{
 		DefaultDelay: c.DefaultDelay, MaxDelay: c.MaxDelay, DefaultTTL: c.DefaultTTL,
-		MaxMessageBytes: c.MaxMessageBytes, PartitionKey: c.PartitionKey,
+		MaxMessageBytes: c.MaxMessageBytes, PartitionKey: c.PartitionKey, Scaling: c.Scaling,
 	}
 	if len(c.Attributes)+len(f.removed) > 0 {
 		p.Attributes = make(map[string]*string, len(c.Attributes)+len(f.removed))
@@ -242,6 +275,7 @@ func (a *app) printTopic(s *connection, t *client.Topic) error {
 	out.add("segments", fmt.Sprintf("%d open, %d sealed", t.Segments.Open, t.Segments.Sealed))
 	out.add("messages", fmt.Sprintf("%s ready, %s delayed, %s",
 		units.Group(int64(m.Ready)), units.Group(int64(m.Delayed)), units.FormatBytes(float64(m.Bytes)))) // #nosec G115 -- counts
+	out.add("scaling", policyText(t.Scaling))
 	config := t.Config
 	out.add("default delay", seconds(config.DefaultDelay))
 	out.add("max delay", seconds(config.MaxDelay))
@@ -252,6 +286,12 @@ func (a *app) printTopic(s *connection, t *client.Topic) error {
 		out.add("attribute "+name, config.Attributes[name])
 	}
 	return out.flush()
+}
+
+// policyText says what holds for a topic's segments, whoever set it.
+func policyText(p client.Policy) string {
+	return fmt.Sprintf("%d to %d segments, each for %s messages/s or %s/s",
+		p.MinSegments, p.MaxSegments, units.Group(p.TargetMessagesPerSecond), units.FormatBytes(float64(p.TargetBytesPerSecond)))
 }
 
 // seconds renders an optional number of seconds; none and 0 are "-".
@@ -282,32 +322,4 @@ func sortedKeys(m map[string]string) []string {
 	}
 	slices.Sort(keys)
 	return keys
-}
-
-func (a *app) segmentsCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:               "segments TOPIC",
-		Short:             "Show the segments of a topic",
-		Args:              args("TOPIC"),
-		ValidArgsFunction: a.completeTopic,
-		RunE: func(c *cobra.Command, words []string) error {
-			return a.call(c.Context(), func(ctx context.Context, s *connection) error {
-				list := []*wire.Segment{}
-				for seg, err := range s.client.Segments(ctx, words[0]) {
-					if err != nil {
-						return err
-					}
-					list = append(list, seg)
-				}
-				if s.json {
-					return printJSON(a.Stdout, list)
-				}
-				out := newTable(a.Stdout, "SEGMENT", "SLOTS", "STATE", "FIRST", "NEXT", "BYTES")
-				for _, seg := range list {
-					out.add(seg.ID, seg.Range, seg.State, seg.FirstOffset, seg.NextOffset, seg.Bytes)
-				}
-				return out.flush()
-			})
-		},
-	}
 }

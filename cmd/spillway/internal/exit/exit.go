@@ -216,6 +216,10 @@ func hintOf(c queue.Code) string {
 		return "see its config with: spillway topic show NAME, and change it with: spillway topic update NAME"
 	case queue.CodeSubscriptionExists:
 		return "see its config with: spillway subscription show TOPIC NAME"
+	case queue.CodeSegmentSealed, queue.CodeSegmentNotFound:
+		return "see what there is: spillway segments TOPIC"
+	case queue.CodeSegmentBounds:
+		return "change the bounds with: spillway topic update TOPIC --min-segments N --max-segments N"
 	case queue.CodeUnauthorized:
 		return "give the server's token with --token-file FILE or in SPILLWAY_TOKEN"
 	case queue.CodeForbidden:
