@@ -37,8 +37,6 @@ type Topics interface {
 	Heads(ctx context.Context, segs []*meta.Segment) ([]*meta.Head, error)
 	// Policy is a topic's scaling policy.
 	Policy(m *topics.Map) topics.Policy
-	// Alert puts a watch on a topic.
-	Alert(ctx context.Context, m *topics.Map, pressed bool)
 }
 
 // Deps are what a Service stands on. All but Logger are required.

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/spillway-mq/spillway/pkg/meta"
-	"github.com/spillway-mq/spillway/pkg/queue"
 )
 
 // Policy is how a topic's segments follow its load.
@@ -96,17 +95,28 @@ func (p Policy) fast(head *meta.Head) bool {
 // Alert asks the leader to look at a topic, at one write at most for each topic in a while, and wakes it.
 // What fails is dropped: the next commit under load asks again.
 func (s *Service) Alert(ctx context.Context, m *Map, pressed bool) {
-	now := s.clock()
-	if !s.alerts.due(m.ID(), now, pressed) {
+	if !s.alerts.due(m.ID(), s.clock(), pressed) {
 		return
-	}
-	w := &meta.Watch{Topic: m.ID(), Name: m.Name, Put: queue.MillisOf(now)}
-	if pressed {
-		w.Pressed = w.Put
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), alertTimeout)
 	defer cancel()
-	if _, err := s.meta.Apply(ctx, meta.Put{Record: w, Version: meta.NewVersion(s.ids)}); err == nil && s.wake != nil {
+	if s.watch(ctx, m, pressed) == nil {
+		s.wakeLeader()
+	}
+}
+
+// watch puts a watch on a topic.
+func (s *Service) watch(ctx context.Context, m *Map, pressed bool) error {
+	w := &meta.Watch{Topic: m.ID(), Name: m.Name, Put: s.clock.Millis()}
+	if pressed {
+		w.Pressed = w.Put
+	}
+	_, err := s.meta.Apply(ctx, meta.Put{Record: w, Version: meta.NewVersion(s.ids)})
+	return err
+}
+
+func (s *Service) wakeLeader() {
+	if s.wake != nil {
 		s.wake()
 	}
 }
