@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// splitCooldown is how long a new segment is not split: until it has a measure of its own.
-	splitCooldown = 20 * time.Second
-	// mergeCooldown is how long a new segment is not merged.
-	mergeCooldown = 10 * time.Minute
+	// SplitCooldown is how long a new segment is not split: until it has a measure of its own.
+	SplitCooldown = 20 * time.Second
+	// MergeCooldown is how long a new segment is not merged.
+	MergeCooldown = 10 * time.Minute
 	// coldScore is the score of a segment that may be merged, and of what a merge makes: half of what a
 	// split makes at least, so that the two do not take turns.
 	coldScore = 0.5
@@ -92,7 +92,7 @@ func (d *decider) splitLoaded() {
 	for _, i := range d.byScore() {
 		m := &d.Open[i]
 		load, reason := d.trigger(m)
-		if reason == "" || d.age(i) < splitCooldown {
+		if reason == "" || d.age(i) < SplitCooldown {
 			continue
 		}
 		if m.Segment.Range.Len() == 1 {
@@ -165,7 +165,7 @@ func (d *decider) mergeCold() {
 }
 
 func (d *decider) cold(i int) bool {
-	return !d.changed[i] && d.age(i) >= mergeCooldown && d.most(i) <= coldScore
+	return !d.changed[i] && d.age(i) >= MergeCooldown && d.most(i) <= coldScore
 }
 
 // merge joins segments [i, j).
