@@ -20,6 +20,12 @@ const (
 	// coldScore is the score of a segment that may be merged, and of what a merge makes: half of what a
 	// split makes at least, so that the two do not take turns.
 	coldScore = 0.5
+	// pressedAge is how old a segment is when pressure begins to count against it: before, it may be that of
+	// its parents, which those who wait hear of late.
+	pressedAge = 10 * time.Second
+	// pressedScore is the score above which a segment is split while the store refuses. It is below 1 as what
+	// was refused is not in any rate, and no less than coldScore, so that the parts are not merged at once.
+	pressedScore = 0.5
 )
 
 // splitRules are the rates that split a segment: the longer the window, the less it takes (the rules of
@@ -40,8 +46,8 @@ type State struct {
 	Policy topics.Policy
 	// Open are the open segments by slot range.
 	Open []Measure
-	// Pressed: producers were refused by the store lately.
-	Pressed bool
+	// Pressed is when producers were last refused by the store; 0 if they were not lately.
+	Pressed queue.Millis
 	Now     queue.Millis
 }
 
@@ -115,7 +121,7 @@ func (d *decider) trigger(m *Measure) (load float64, reason string) {
 			return max(s, last), fmt.Sprintf("%d-minute rate is %.1f times the target, more than %g", int(windows[i].Minutes()), s, factor)
 		}
 	}
-	if d.Pressed && last > 1 {
+	if d.Pressed != 0 && d.Pressed.Sub(m.Segment.Created) >= pressedAge && last > pressedScore {
 		return last, fmt.Sprintf("the store refuses, and the rate is %.1f times the target", last)
 	}
 	return 0, ""

@@ -123,7 +123,11 @@ func TestDecide(t *testing.T) {
 		"16 parts at most":             {stateOf(topics.Policy{}, steady(100)), "split s0 into 16"},
 
 		"pressed above the target":  {pressed(stateOf(topics.Policy{}, load{last: 3.2})), "split s0 into 4"},
-		"pressed at the target":     {pressed(stateOf(topics.Policy{}, load{last: 1})), ""},
+		"pressed at the target":     {pressed(stateOf(topics.Policy{}, load{last: 1})), "split s0 into 2"},
+		"pressed above the half":    {pressed(stateOf(topics.Policy{}, load{last: 0.51})), "split s0 into 2"},
+		"pressed at the half":       {pressed(stateOf(topics.Policy{}, load{last: 0.5})), ""},
+		"pressed, and young":        {pressed(stateOf(topics.Policy{}, load{last: 4}.aged(scale.SplitCooldown))), "split s0 into 4"},
+		"pressed before it was old": {pressedAgo(11*time.Second, stateOf(topics.Policy{}, load{last: 4}.aged(scale.SplitCooldown))), ""},
 		"not pressed, a short peak": {stateOf(topics.Policy{}, load{last: 4}), ""},
 
 		"too young to split":      {stateOf(topics.Policy{}, steady(9).aged(scale.SplitCooldown-time.Millisecond)), ""},
@@ -171,8 +175,13 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+func pressedAgo(d time.Duration, s scale.State) scale.State {
+	s.Pressed = decideNow.Add(-d)
+	return s
+}
+
 func pressed(s scale.State) scale.State {
-	s.Pressed = true
+	s.Pressed = decideNow
 	return s
 }
 

@@ -144,9 +144,9 @@ func (l *leader) look(ctx context.Context, w watch) error {
 		l.rep.Watched++
 		return err
 	}
-	st := State{
-		Policy: l.Topics.Policy(m), Open: b.measures, Now: b.now,
-		Pressed: w.Pressed != 0 && b.now.Sub(w.Pressed) < pressedFor,
+	st := State{Policy: l.Topics.Policy(m), Open: b.measures, Now: b.now}
+	if b.now.Sub(w.Pressed) < pressedFor {
+		st.Pressed = w.Pressed
 	}
 	decisions := Decide(st)
 	if len(decisions) == 0 && calm(st) && b.now.Sub(w.Put) >= watchFor {

@@ -54,7 +54,7 @@ func (s *Service) Policy(m *Map) Policy {
 // are of few messages: a batch of many keys goes to every segment, however many there are, so that more
 // segments would not relieve any.
 func (p Policy) Score(messages, bytes, commits float64) float64 {
-	const few = 4 // messages a commit
+	const few = 8 // messages a commit
 	score := max(messages/float64(p.Messages), bytes/float64(p.Bytes))
 	if messages <= few*commits {
 		score = max(score, commits/CommitTarget)
@@ -105,13 +105,17 @@ func (s *Service) Alert(ctx context.Context, m *Map, pressed bool) {
 	}
 }
 
-// watch puts a watch on a topic.
+// watch puts a watch on a topic. One of load alone does not replace another, which may tell of pressure.
 func (s *Service) watch(ctx context.Context, m *Map, pressed bool) error {
 	w := &meta.Watch{Topic: m.ID(), Name: m.Name, Put: s.clock.Millis()}
+	put := meta.Put{Record: w, If: meta.Absent(), Version: meta.NewVersion(s.ids)}
 	if pressed {
-		w.Pressed = w.Put
+		w.Pressed, put.If = w.Put, meta.Any()
 	}
-	_, err := s.meta.Apply(ctx, meta.Put{Record: w, Version: meta.NewVersion(s.ids)})
+	_, err := s.meta.Apply(ctx, put)
+	if meta.IsRefused(err, meta.ReasonExists) {
+		return nil
+	}
 	return err
 }
 
