@@ -105,7 +105,6 @@ func (d *decider) splitLoaded() {
 			if !m.Gauge.Hot {
 				d.out = append(d.out, Decision{Action: meta.ActionHot, Segments: []Measure{*m}, Reason: reason + "; all of it is of one slot"})
 			}
-			m.Gauge.Hot = true
 			continue
 		}
 		d.split(i, int(math.Ceil(min(load, queue.MaxSplit))), reason)

@@ -175,7 +175,11 @@ func (l *leader) carryOut(ctx context.Context, m *topics.Map, b *board, d Decisi
 	}
 	if d.Action == meta.ActionHot {
 		l.rep.Hot++
-		return m, l.note(ctx, m, event, parents)
+		err := l.note(ctx, m, event, parents)
+		if err == nil {
+			b.hot(parents[0].ID)
+		}
+		return m, err
 	}
 	c := l.newChange(m, event, parents, d.Ranges)
 	after, err := l.commit(ctx, c, l.write)
