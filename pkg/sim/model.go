@@ -136,6 +136,7 @@ type model struct {
 	lastAppend queue.Millis
 	// given is what went to dead-letter topics, by cursor.
 	given map[meta.Key]map[queue.Offset]bool
+	lineage
 }
 
 func newModel(w *world) *model {
@@ -143,7 +144,7 @@ func newModel(w *world) *model {
 		w: w, letters: make(map[string]*letter), logs: make(map[queue.SegmentID]*segmentLog),
 		topics: make(map[queue.TopicID]*meta.Topic), subs: make(map[queue.SubscriptionID]*meta.Subscription),
 		claims: make(map[queue.ClaimID]made), acked: make(map[queue.ClaimID]map[queue.Offset]bool),
-		given: make(map[meta.Key]map[queue.Offset]bool),
+		given: make(map[meta.Key]map[queue.Offset]bool), lineage: newLineage(),
 	}
 }
 
@@ -197,6 +198,7 @@ func (m *model) changed(all []change) {
 	for _, c := range t.cursors {
 		t.cursor(c)
 	}
+	t.shape(all)
 	t.settle()
 }
 

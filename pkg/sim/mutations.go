@@ -11,7 +11,7 @@ import (
 
 // Mutations are the faults that the checks must find, each within a few hundred runs.
 func Mutations() []Mutation {
-	return slices.Concat(logMutations(), claimMutations(), delayMutations())
+	return slices.Concat(logMutations(), claimMutations(), delayMutations(), scaleMutations())
 }
 
 func from(seed uint64, m Mutation) Mutation {
