@@ -154,8 +154,7 @@ func (c *call) shares(parts []part) []share {
 // anew. Failures go into the results of the messages that they concern.
 func (c *call) commit(ctx context.Context, parts []part) {
 	for range maxRoutes {
-		parts = c.withoutEarlier(ctx, parts)
-		moved := c.joined(c.commitShares(ctx, c.shares(parts)))
+		moved := c.joined(c.commitShares(ctx, c.shares(c.withoutEarlier(ctx, parts))))
 		if len(moved) == 0 {
 			return
 		}
