@@ -41,6 +41,9 @@ func (m *model) twice(uid string, s *state, delayed bool) string {
 	l := m.letters[uid]
 	switch {
 	case l == nil || l.call == nil:
+	case l.promoted, m.cause.late && delayed && l.call.p.guard == unguarded:
+		l.promoted = true
+		return rulePromoted
 	case m.w.load.switched[l.call.p.topic.name]:
 		return ruleSwitched
 	case m.cause.late && delayed:

@@ -171,7 +171,12 @@ func (w *world) leadOn() {
 		if err != nil {
 			w.find("leader", "nothing fails any more, and the leader does: %v", err)
 		}
-		if rep.Watched == 0 || w.result.Finding != nil {
+		if w.result.Finding != nil {
+			return
+		}
+		// A run may also have found another's lease, which nobody has seen for long enough.
+		left, err := w.truth.Query(w.background(), meta.Range{PK: meta.WatchPK, Limit: 1})
+		if err == nil && len(left.Items) == 0 {
 			w.bounded()
 			return
 		}

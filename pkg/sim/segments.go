@@ -185,14 +185,16 @@ func (t *txn) replaced(r *reshape, epoch queue.Epoch) {
 	}
 }
 
-// led holds that a leader's change was made under the leader's lease (invariant 9).
+// led holds that a leader's change was made under the leader's lease (invariant 9): it renews the one that it
+// names, which nobody has taken or given up.
 func (t *txn) led(r *reshape) {
-	lease, _, err := meta.Fetch[*meta.Lease](t.m.w.background(), t.m.w.truth, meta.LeaseKey("leader"))
+	var before, after *meta.Lease
 	if r.lease != nil {
-		lease, _ = r.lease.before.(*meta.Lease)
+		before, _ = r.lease.before.(*meta.Lease)
+		after, _ = r.lease.after.(*meta.Lease)
 	}
-	if err != nil || lease == nil || lease.Free || lease.Epoch != r.event.By {
-		t.find("fencing", "the leader of epoch %d makes a change of %s, and the lease is %+v", r.event.By, r.event.Name, lease)
+	if before == nil || after == nil || before.Free || before.Epoch != r.event.By || after.Epoch != r.event.By {
+		t.find("fencing", "the leader of epoch %d makes a change of %s, and the lease goes from %+v to %+v", r.event.By, r.event.Name, before, after)
 	}
 }
 
