@@ -135,6 +135,11 @@ sim: ## simulate SIM_SEEDS (1000) runs from SIM_FIRST (the clock's time) on; a f
 	@SPILLWAY_SIM_SEEDS=$(SIM_SEEDS) SPILLWAY_SIM_SEED=$(SIM_FIRST) \
 		go test -count=1 -timeout 24h $(TESTFLAGS) -run 'TestSeeds$$' ./pkg/sim
 
+.PHONY: flood
+flood: ## minutes: a thousandfold load in simulated time; prints the curve and writes docs/plots/flood.svg
+	@SPILLWAY_FLOOD=full SPILLWAY_FLOOD_PLOT=$(CURDIR)/docs/plots/flood.svg \
+		go test -count=1 -timeout 30m -v $(TESTFLAGS) ./tests/flood
+
 .PHONY: soak
 soak: ## hours: SOAK_KILLS (1000) kills, then every fuzz target for ten minutes
 	@KILL_TIMEOUT=12h $(MAKE) kill SPILLWAY_KILLS=$(SOAK_KILLS)

@@ -153,9 +153,17 @@ func (c *call) shares(parts []part) []share {
 // anew. Failures go into the results of the messages that they concern.
 func (c *call) commit(ctx context.Context, parts []part) {
 	for range maxRoutes {
-		shares := c.withoutEarlier(ctx, c.shares(parts))
-		moved := c.commitShares(ctx, shares)
+		moved := c.joined(c.commitShares(ctx, c.shares(c.withoutEarlier(ctx, parts))))
 		if len(moved) == 0 {
+			return
+		}
+		if c.guard != nil && c.failed(parts) {
+			// The next try will send what failed and what moved to the same segment, in one append, and that
+			// must find all of an earlier one or nothing.
+			c.refuse(moved, &queue.Error{
+				Op: "produce", Subject: c.topic.Name, Kind: queue.KindUnavailable,
+				Message: "another part of the call failed while its segments were changed",
+			})
 			return
 		}
 		m, err := c.Topics.Reload(ctx, c.topic.Name)
@@ -172,6 +180,42 @@ func (c *call) commit(ctx context.Context, parts []part) {
 		c.topic, parts = m, moved
 	}
 	c.refuse(parts, &queue.Error{Op: "produce", Subject: c.topic.Name, Kind: queue.KindThrottled, Message: "the topic's segments change faster than the call can follow"})
+}
+
+// joined puts parts in the order of the call and joins neighbours: so the same messages make the same refs in
+// the same order, whatever segments they were tried on before.
+func (c *call) joined(parts []part) []part {
+	if len(parts) < 2 {
+		return parts
+	}
+	place := make(map[*unit]int, len(c.units))
+	for i, u := range c.units {
+		place[u] = i
+	}
+	slices.SortFunc(parts, func(a, b part) int {
+		return cmp.Or(cmp.Compare(place[a.unit], place[b.unit]), cmp.Compare(a.first, b.first))
+	})
+	out := parts[:1]
+	for _, p := range parts[1:] {
+		if last := &out[len(out)-1]; last.unit == p.unit && last.first+last.count == p.first {
+			last.count += p.count
+			continue
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// failed reports whether any message of parts was refused.
+func (c *call) failed(parts []part) bool {
+	for _, p := range parts {
+		for _, rec := range p.records() {
+			if c.results[rec.pos].err != nil {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // commitShares appends each share and gives back the parts whose segment is no longer open.

@@ -2,6 +2,7 @@ package produce
 
 import (
 	"context"
+	"strings"
 
 	"github.com/spillway-mq/spillway/pkg/meta"
 	"github.com/spillway-mq/spillway/pkg/queue"
@@ -45,28 +46,28 @@ func (c *call) horizon() (queue.Millis, bool) {
 	}
 }
 
-// withoutEarlier answers for the messages that an earlier try committed to predecessors of the shares'
-// segments, and gives the parts that are still to be appended. what cannot be judged is refused.
-func (c *call) withoutEarlier(ctx context.Context, shares []share) (rest []share) {
+// withoutEarlier answers for the messages that an earlier try committed to predecessors of the segments that
+// parts go to, and gives the parts that are still to be appended. What cannot be judged is refused. It comes
+// before parts are shared out: the shares of what is left must not depend on what is there already.
+func (c *call) withoutEarlier(ctx context.Context, parts []part) (rest []part) {
 	horizon, possible := c.horizon()
 	if !possible {
-		return shares
+		return parts
 	}
-	for _, sh := range shares {
+	for _, sh := range c.shares(parts) {
 		var err error
 		for _, old := range c.ancestors(sh.segment, horizon) {
-			if sh.parts, err = c.lookIn(ctx, old, sh.parts); err != nil {
+			if sh.parts, err = c.lookIn(ctx, old, sh.parts); err != nil || len(sh.parts) == 0 {
 				break
 			}
 		}
-		switch {
-		case err != nil:
+		if err != nil {
 			c.refuse(sh.parts, err)
-		case len(sh.parts) > 0:
-			rest = append(rest, sh)
+			continue
 		}
+		rest = append(rest, sh.parts...)
 	}
-	return rest
+	return c.joined(rest)
 }
 
 // lookIn takes out of parts what stands in a sealed segment already.
@@ -77,7 +78,7 @@ func (c *call) lookIn(ctx context.Context, old *meta.Segment, parts []part) ([]p
 	}
 	since := c.created
 	if p := c.guard.producer; p != "" {
-		last, known := head.Producers[p]
+		last, known := c.lastOf(head)
 		switch {
 		case !known || last.Sequence < c.guard.sequence:
 			return parts, nil
@@ -106,6 +107,18 @@ func (c *call) lookIn(ctx context.Context, old *meta.Segment, parts []part) ([]p
 		parts = rest
 	}
 	return parts, nil
+}
+
+// lastOf is the newest of what a head remembers of the call's producer: each share of a segment has a name of
+// its own, and of those of one call a later one may be there without an earlier one.
+func (c *call) lastOf(head *meta.Head) (last meta.ProducerState, known bool) {
+	for name, state := range head.Producers {
+		rest, ok := strings.CutPrefix(name, c.guard.producer)
+		if ok && (rest == "" || rest[0] == '/') && (!known || state.Sequence > last.Sequence) {
+			last, known = state, true
+		}
+	}
+	return last, known
 }
 
 // standing answers for the messages of p that loc stands for, and gives what of p remains.

@@ -82,6 +82,15 @@ func (b *board) replace(parents []Measure, children []*meta.Segment) {
 	}
 }
 
+// hot takes note that a segment was found hot, so that it is told of once.
+func (b *board) hot(id queue.SegmentID) {
+	for i := range b.measures {
+		if b.measures[i].Segment.ID == id {
+			b.measures[i].Gauge.Hot = true
+		}
+	}
+}
+
 // keep writes the gauges, each if it is still as it was read: a leader that another has overtaken writes
 // nothing.
 func (l *leader) keep(ctx context.Context, b *board) error {

@@ -76,7 +76,7 @@ func (c *change) put(p meta.Put) {
 func (s *Service) commit(ctx context.Context, c *change, write func(context.Context, []meta.Op) error) (*topics.Map, error) {
 	defer s.Topics.Forget(c.before.Name)
 	var err error
-	for try := range maxTries {
+	for try := range commitTries {
 		err = write(ctx, c.ops)
 		switch _, refused := meta.AsRefused(err); {
 		case err == nil:
@@ -131,8 +131,8 @@ func (s *Service) made(ctx context.Context, c *change) (bool, error) {
 }
 
 func (s *Service) pause(ctx context.Context, try int) error {
-	const first = 20 * time.Millisecond
-	t := time.NewTimer(s.IDs.Jitter(first << try))
+	const first, last = 20 * time.Millisecond, 100 * time.Millisecond
+	t := time.NewTimer(s.IDs.Jitter(min(first<<min(try, 3), last)))
 	defer t.Stop()
 	select {
 	case <-ctx.Done():

@@ -13,13 +13,19 @@ import (
 )
 
 const (
-	// splitCooldown is how long a new segment is not split: until it has a measure of its own.
-	splitCooldown = 20 * time.Second
-	// mergeCooldown is how long a new segment is not merged.
-	mergeCooldown = 10 * time.Minute
+	// SplitCooldown is how long a new segment is not split: until it has a measure of its own.
+	SplitCooldown = 20 * time.Second
+	// MergeCooldown is how long a new segment is not merged.
+	MergeCooldown = 10 * time.Minute
 	// coldScore is the score of a segment that may be merged, and of what a merge makes: half of what a
 	// split makes at least, so that the two do not take turns.
 	coldScore = 0.5
+	// pressedAge is how old a segment is when pressure begins to count against it: before, it may be that of
+	// its parents, which those who wait hear of late.
+	pressedAge = 10 * time.Second
+	// pressedScore is the score above which a segment is split while the store refuses. It is below 1 as what
+	// was refused is not in any rate, and no less than coldScore, so that the parts are not merged at once.
+	pressedScore = 0.5
 )
 
 // splitRules are the rates that split a segment: the longer the window, the less it takes (the rules of
@@ -40,8 +46,8 @@ type State struct {
 	Policy topics.Policy
 	// Open are the open segments by slot range.
 	Open []Measure
-	// Pressed: producers were refused by the store lately.
-	Pressed bool
+	// Pressed is when producers were last refused by the store; 0 if they were not lately.
+	Pressed queue.Millis
 	Now     queue.Millis
 }
 
@@ -92,14 +98,13 @@ func (d *decider) splitLoaded() {
 	for _, i := range d.byScore() {
 		m := &d.Open[i]
 		load, reason := d.trigger(m)
-		if reason == "" || d.age(i) < splitCooldown {
+		if reason == "" || d.age(i) < SplitCooldown {
 			continue
 		}
 		if m.Segment.Range.Len() == 1 {
 			if !m.Gauge.Hot {
 				d.out = append(d.out, Decision{Action: meta.ActionHot, Segments: []Measure{*m}, Reason: reason + "; all of it is of one slot"})
 			}
-			m.Gauge.Hot = true
 			continue
 		}
 		d.split(i, int(math.Ceil(min(load, queue.MaxSplit))), reason)
@@ -115,7 +120,7 @@ func (d *decider) trigger(m *Measure) (load float64, reason string) {
 			return max(s, last), fmt.Sprintf("%d-minute rate is %.1f times the target, more than %g", int(windows[i].Minutes()), s, factor)
 		}
 	}
-	if d.Pressed && last > 1 {
+	if d.Pressed != 0 && d.Pressed.Sub(m.Segment.Created) >= pressedAge && last > pressedScore {
 		return last, fmt.Sprintf("the store refuses, and the rate is %.1f times the target", last)
 	}
 	return 0, ""
@@ -165,7 +170,7 @@ func (d *decider) mergeCold() {
 }
 
 func (d *decider) cold(i int) bool {
-	return !d.changed[i] && d.age(i) >= mergeCooldown && d.most(i) <= coldScore
+	return !d.changed[i] && d.age(i) >= MergeCooldown && d.most(i) <= coldScore
 }
 
 // merge joins segments [i, j).

@@ -139,7 +139,10 @@ func (s *Service) byHand(ctx context.Context, m *topics.Map, c *change, dry bool
 	if dry {
 		return p, nil
 	}
-	after, err := s.commit(ctx, c, func(ctx context.Context, ops []meta.Op) error {
+	// The leader is to take it back once it is cold.
+	watch := &meta.Watch{Topic: m.ID(), Name: m.Name, Put: event.At}
+	c.ops = append(c.ops, meta.Put{Record: watch, Version: meta.NewVersion(s.IDs)})
+	_, err := s.commit(ctx, c, func(ctx context.Context, ops []meta.Op) error {
 		_, err := s.Meta.Transact(ctx, ops)
 		return err
 	})
@@ -147,7 +150,6 @@ func (s *Service) byHand(ctx context.Context, m *topics.Map, c *change, dry bool
 		return Planned{}, err
 	}
 	p.Made = event.Made
-	s.Topics.Alert(ctx, after, false) // so that the leader takes it back once it is cold
 	return p, nil
 }
 

@@ -144,9 +144,9 @@ func (l *leader) look(ctx context.Context, w watch) error {
 		l.rep.Watched++
 		return err
 	}
-	st := State{
-		Policy: l.Topics.Policy(m), Open: b.measures, Now: b.now,
-		Pressed: w.Pressed != 0 && b.now.Sub(w.Pressed) < pressedFor,
+	st := State{Policy: l.Topics.Policy(m), Open: b.measures, Now: b.now}
+	if b.now.Sub(w.Pressed) < pressedFor {
+		st.Pressed = w.Pressed
 	}
 	decisions := Decide(st)
 	if len(decisions) == 0 && calm(st) && b.now.Sub(w.Put) >= watchFor {
@@ -175,7 +175,11 @@ func (l *leader) carryOut(ctx context.Context, m *topics.Map, b *board, d Decisi
 	}
 	if d.Action == meta.ActionHot {
 		l.rep.Hot++
-		return m, l.note(ctx, m, event, parents)
+		err := l.note(ctx, m, event, parents)
+		if err == nil {
+			b.hot(parents[0].ID)
+		}
+		return m, err
 	}
 	c := l.newChange(m, event, parents, d.Ranges)
 	after, err := l.commit(ctx, c, l.write)

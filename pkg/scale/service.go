@@ -16,9 +16,9 @@ const (
 	leaderLease = "leader"
 	// LeaderTTL is how long a leader that stopped keeps others from taking over. A change takes much less.
 	LeaderTTL = 10 * time.Second
-	// maxTries bounds how often a change is tried again on a store that refuses, and how often one topic is
-	// looked at anew as others changed it.
-	maxTries = 4
+	// commitTries bounds how often a change is tried again on a store that refuses, some seconds in all: it
+	// comes through among the many writers of the very segment that it is to relieve.
+	commitTries = 50
 	// pressedFor is how long an alert of pressure counts.
 	pressedFor = 2 * time.Minute
 	// watchFor is how long a topic is watched at least: rates need a while to show.
@@ -37,8 +37,6 @@ type Topics interface {
 	Heads(ctx context.Context, segs []*meta.Segment) ([]*meta.Head, error)
 	// Policy is a topic's scaling policy.
 	Policy(m *topics.Map) topics.Policy
-	// Alert puts a watch on a topic.
-	Alert(ctx context.Context, m *topics.Map, pressed bool)
 }
 
 // Deps are what a Service stands on. All but Logger are required.

@@ -37,7 +37,8 @@ type Committed struct {
 	At queue.Millis
 	// Head is the head as the append left it; nil if Repeated or if the answer was lost.
 	Head *meta.Head
-	// Pressed says that the store refused earlier tries of the commit for being asked too much.
+	// Pressed says that the store refused tries of the commit for being asked too much; it is set of one that
+	// failed, too.
 	Pressed bool
 }
 
@@ -92,13 +93,14 @@ func (l *Log) Append(ctx context.Context, c Commit) (Committed, error) {
 			}
 		}
 	}
+	failed := Committed{Pressed: t.pressed}
 	if t.unknown {
-		return Committed{}, l.fail(c, queue.KindOutcomeUnknown, "the store did not say whether it appended", err)
+		return failed, l.fail(c, queue.KindOutcomeUnknown, "the store did not say whether it appended", err)
 	}
 	if _, refused := meta.AsRefused(err); !refused && err != nil {
-		return Committed{}, err // the store knows better than we why it would not
+		return failed, err // the store knows better than we why it would not
 	}
-	return Committed{}, l.fail(c, queue.KindThrottled, "too much contention on the segment", err)
+	return failed, l.fail(c, queue.KindThrottled, "too much contention on the segment", err)
 }
 
 type try struct {
@@ -159,10 +161,35 @@ func (t *try) told(err error) error {
 }
 
 // rollIsOurs reports whether this commit made the tail long enough to roll: the roll falls to its writer
-// and to no other. A head that large refs have made heavy is rolled by whoever sees it.
+// and to no other, unless that fails and the tail becomes as long again. A head that large refs have made
+// heavy is rolled by whoever sees it.
 func (t *try) rollIsOurs(head *meta.Head, size int) bool {
 	n := len(head.Tail)
-	return n >= queue.RollRefs && n-len(t.op.Refs) < queue.RollRefs || size >= queue.RollBytes
+	return n/queue.RollRefs > (n-len(t.op.Refs))/queue.RollRefs || size >= queue.RollBytes
+}
+
+// rollFull rolls a tail that has no room, again and again if the store will not: until then each append is
+// refused at the price of one that succeeds, so that many writers who went on appending would use up what
+// the store allows on a head, and leave nothing for the roll that would help them all.
+func (t *try) rollFull(ctx context.Context, head *meta.Head) error {
+	var err error
+	for n := range maxTries {
+		if n > 0 {
+			if serr := t.log.pause(ctx, n-1); serr != nil {
+				return err
+			}
+			// Reading is cheap, and a roll that comes second is not.
+			now, rerr := t.log.Head(ctx, head.Segment)
+			if rerr == nil && (now.TailFirst != head.TailFirst || now.Sealed) {
+				return nil
+			}
+		}
+		if err = t.log.Roll(ctx, head); err == nil || !queue.Retryable(err) {
+			return err
+		}
+		t.pressed = t.pressed || queue.Is(err, queue.KindThrottled)
+	}
+	return err
 }
 
 // makeRoom rolls a head whose record has no room for the refs: they may carry keys and headers.
@@ -184,8 +211,8 @@ func (t *try) refused(ctx context.Context, r *meta.Refused) (done Committed, aga
 	head := headIn(r)
 	switch r.Reason {
 	case meta.ReasonTailFull:
-		if err := t.log.Roll(ctx, head); err != nil && !queue.Retryable(err) {
-			return Committed{}, false, err
+		if err := t.rollFull(ctx, head); err != nil {
+			return Committed{}, queue.Retryable(err), err
 		}
 		return Committed{}, true, r
 	case meta.ReasonDuplicate:

@@ -41,6 +41,9 @@ func (m *model) twice(uid string, s *state, delayed bool) string {
 	l := m.letters[uid]
 	switch {
 	case l == nil || l.call == nil:
+	case l.promoted, m.cause.late && delayed && l.call.p.guard == unguarded:
+		l.promoted = true
+		return rulePromoted
 	case m.w.load.switched[l.call.p.topic.name]:
 		return ruleSwitched
 	case m.cause.late && delayed:
@@ -142,29 +145,8 @@ func (m *model) audit() {
 		}
 	}
 	for _, id := range sortedKeys(m.topics) {
-		m.tiles(m.topics[id])
-	}
-}
-
-// tiles holds the open segments of a topic to invariant 4.
-func (m *model) tiles(t *meta.Topic) {
-	page, err := m.w.truth.Query(m.w.background(), meta.Range{PK: meta.TopicPK(t.ID), From: meta.SegmentPrefix, To: meta.SegmentPrefixEnd, Limit: meta.MaxQueryLimit})
-	if err != nil || t.State != meta.TopicOpen {
-		return
-	}
-	total, slots := uint32(0), make(map[uint32]bool)
-	for _, item := range page.Items {
-		seg, ok := item.Record.(*meta.Segment)
-		if !ok || seg.Sealed != 0 {
-			continue
+		if m.topics[id].State == meta.TopicOpen {
+			m.ring(id)
 		}
-		if slots[seg.Range.Lo] {
-			m.w.find("tiles", "two open segments of %s start at %d", t.ID, seg.Range.Lo)
-		}
-		slots[seg.Range.Lo] = true
-		total += seg.Range.Len()
-	}
-	if total != queue.Slots {
-		m.w.find("tiles", "the open segments of %s cover %d slots", t.ID, total)
 	}
 }

@@ -43,6 +43,7 @@ func (l *workload) claim() bool {
 	l.w.begin(inst, what, func(ctx context.Context) {
 		got, err = inst.system.Consume.Claim(ctx, req)
 	}, func(o *op) {
+		l.unhurt(o, err)
 		if l.said(o, err); o.killed || err != nil {
 			return
 		}

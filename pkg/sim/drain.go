@@ -40,6 +40,7 @@ func (w *world) drain() {
 		w.idle()
 	}
 	w.promoteAll()
+	w.leadOn()
 	// The dead-letter topic comes last.
 	for _, t := range w.load.topics {
 		for _, s := range w.load.subs(t.name) {

@@ -76,6 +76,9 @@ type letter struct {
 	states map[queue.TopicID]*state
 	// edit is the newest edit that was acknowledged, 0 for none.
 	edit int
+	// promoted: it was put in the delayed index again after its promotion, which is a known finding, and so is
+	// what comes of it.
+	promoted bool
 }
 
 // state is where a message is in one topic.
@@ -141,6 +144,7 @@ type model struct {
 	// given is what went to dead-letter topics, by cursor.
 	given map[meta.Key]map[queue.Offset]bool
 	reclaim
+	lineage
 }
 
 func newModel(w *world) *model {
@@ -148,7 +152,7 @@ func newModel(w *world) *model {
 		w: w, letters: make(map[string]*letter), logs: make(map[queue.SegmentID]*segmentLog),
 		topics: make(map[queue.TopicID]*meta.Topic), subs: make(map[queue.SubscriptionID]*meta.Subscription),
 		claims: make(map[queue.ClaimID]made), acked: make(map[queue.ClaimID]map[queue.Offset]bool),
-		given: make(map[meta.Key]map[queue.Offset]bool), reclaim: newReclaim(),
+		given: make(map[meta.Key]map[queue.Offset]bool), reclaim: newReclaim(), lineage: newLineage(),
 	}
 }
 
@@ -207,6 +211,7 @@ func (m *model) changed(all []change) {
 	for _, c := range t.cursors {
 		t.cursor(c)
 	}
+	t.shape(all)
 	t.settle()
 }
 

@@ -11,7 +11,7 @@ import (
 
 // Mutations are the faults that the checks must find, each within a few hundred runs.
 func Mutations() []Mutation {
-	all := slices.Concat(logMutations(), claimMutations(), delayMutations(), collectMutations())
+	all := slices.Concat(logMutations(), claimMutations(), delayMutations(), collectMutations(), scaleMutations())
 	for i := range all {
 		all[i].From = foundBy[all[i].Name]
 	}
@@ -42,6 +42,10 @@ var foundBy = map[string]uint64{ //checks:state it is never changed
 	"holds are not put":                             2,
 	"objects are said to have one owner":            3,
 	"holds are forgotten at the first run":          3,
+	"change asks for no version of the topic":       20,
+	"change asks for no version at all":             20,
+	"retry does not look in predecessors":           150,
+	"splits go above the maximum":                   23,
 }
 
 func logMutations() []Mutation {

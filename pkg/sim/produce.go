@@ -32,7 +32,7 @@ type producer struct {
 	busy  bool
 	// call is to be tried again; nil if the last one came to an end.
 	call *produceCall
-	// last is where its last acknowledged message of each key and segment is.
+	// last is where its last acknowledged message of each topic and key is.
 	last map[string]queue.MessageID
 }
 
@@ -261,6 +261,7 @@ func (l *workload) judge(o *op, c *produceCall, answer produce.Answer, err error
 	}
 	if err != nil {
 		l.said(o, err)
+		l.unhurt(o, err)
 		for i := range c.fate {
 			settle(i, err)
 		}
@@ -321,6 +322,7 @@ func (l *workload) judgeRuns(o *op, c *produceCall, answer produce.Answer, settl
 		}
 		switch {
 		case run.Err != nil:
+			l.unhurt(o, run.Err)
 			said = append(said, short(run.Err.Error()))
 			if k := queue.KindOf(run.Err); k == queue.KindInternal || k == queue.KindCorrupt {
 				l.w.find("errors", "%s fails with %v", o.label, run.Err)
@@ -356,16 +358,18 @@ func (l *workload) acknowledged(o *op, c *produceCall, run *produce.Run, j int) 
 		l.w.find(l.rule(c, "acknowledged"), "%s: %s is not at %s", o.label, uid, at)
 		return
 	}
-	key := string(at.Segment) + string(c.messages[run.First+j].Key)
+	key := string(log.topic) + "/" + string(c.messages[run.First+j].Key)
 	if len(c.messages[run.First+j].Key) == 0 {
 		return
 	}
-	if last, ok := c.p.last[key]; ok && last.Offset >= at.Offset && !log.msgs[last.Offset].letter {
-		if prev, _ := uidOf([]byte(log.msgs[last.Offset].uid + "|")); l.w.model.letters[prev].call != c {
+	if last, ok := c.p.last[key]; ok && last != at && !l.w.model.follows(at, last) {
+		if prev := l.w.model.logs[last.Segment].msgs[last.Offset]; !prev.letter && l.w.model.letters[prev.uid].call != c {
 			l.w.find("order", "%s: %s at %s comes before an older message of its key and producer at %s", o.label, uid, at, last)
 		}
 	}
-	c.p.last[key] = queue.MessageID{Segment: at.Segment, Offset: max(at.Offset, c.p.last[key].Offset)}
+	if last, ok := c.p.last[key]; !ok || l.w.model.follows(at, last) {
+		c.p.last[key] = at
+	}
 }
 
 // rule is ruleSwitched for a call whose topic's config was changed: its answers may be wrong, too.

@@ -39,7 +39,7 @@ func Shrink(opts Options, found *Result, run func(Options) *Result, limit time.D
 
 // kinds are the names that Options.Without knows.
 func kinds() []string {
-	out := []string{"process", "freeze", "kill", "skew", "delayed topics"}
+	out := []string{"process", "freeze", "kill", "skew", "delayed topics", "scaling"}
 	out = append(out, faultNames[1:]...)
 	for _, a := range actions {
 		if a.name != "produce" {

@@ -90,6 +90,7 @@ func (l *workload) newTopic(name string) *topicSpec {
 	if rng.IntN(4) == 0 {
 		t.config.DefaultTTL = time.Duration(20+rng.IntN(100)) * time.Second
 	}
+	l.scaling(&t.config)
 	for i := range 1 + rng.IntN(3) {
 		t.subs = append(t.subs, l.newSub(t, fmt.Sprintf("s%d", i)))
 	}
@@ -144,6 +145,10 @@ var actions = []action{
 	{"update-topic", 1, true, (*workload).updateTopic},
 	{"sweep", 2, true, (*workload).sweep},
 	{"compact", 5, false, (*workload).compact},
+	{"split", 4, true, (*workload).split},
+	{"merge", 4, true, (*workload).merge},
+	{"lead", 8, false, (*workload).lead},
+	{"rescale", 2, true, (*workload).rescale},
 }
 
 func pick[T any](l *workload, list []T) T { return list[l.w.rng.IntN(len(list))] }

@@ -23,6 +23,13 @@ func (s *Service) Update(ctx context.Context, name string, patch Patch) (Status,
 	if err != nil {
 		return Status{}, err
 	}
+	if patch.scales() {
+		// First the watch, which the leader keeps for some minutes: were it put after the config, a process
+		// that stops between the two would leave bounds that nobody acts on.
+		if err := s.watch(ctx, m, true); err != nil {
+			return Status{}, err
+		}
+	}
 	_, err = swap(ctx, s, meta.TopicKey(m.ID()), func(old *meta.Topic) (*meta.Topic, error) {
 		if old.State == meta.TopicDeleting {
 			return nil, notFound("update topic", name, nil)
@@ -48,7 +55,7 @@ func (s *Service) Update(ctx context.Context, name string, patch Patch) (Status,
 		return Status{}, err
 	}
 	if patch.scales() {
-		s.Alert(ctx, m, true)
+		s.wakeLeader()
 	}
 	return s.Status(ctx, name)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/spillway-mq/spillway/pkg/meta"
-	"github.com/spillway-mq/spillway/pkg/queue"
 )
 
 // Policy is how a topic's segments follow its load.
@@ -55,7 +54,7 @@ func (s *Service) Policy(m *Map) Policy {
 // are of few messages: a batch of many keys goes to every segment, however many there are, so that more
 // segments would not relieve any.
 func (p Policy) Score(messages, bytes, commits float64) float64 {
-	const few = 4 // messages a commit
+	const few = 8 // messages a commit
 	score := max(messages/float64(p.Messages), bytes/float64(p.Bytes))
 	if messages <= few*commits {
 		score = max(score, commits/CommitTarget)
@@ -96,17 +95,32 @@ func (p Policy) fast(head *meta.Head) bool {
 // Alert asks the leader to look at a topic, at one write at most for each topic in a while, and wakes it.
 // What fails is dropped: the next commit under load asks again.
 func (s *Service) Alert(ctx context.Context, m *Map, pressed bool) {
-	now := s.clock()
-	if !s.alerts.due(m.ID(), now, pressed) {
+	if !s.alerts.due(m.ID(), s.clock(), pressed) {
 		return
-	}
-	w := &meta.Watch{Topic: m.ID(), Name: m.Name, Put: queue.MillisOf(now)}
-	if pressed {
-		w.Pressed = w.Put
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), alertTimeout)
 	defer cancel()
-	if _, err := s.meta.Apply(ctx, meta.Put{Record: w, Version: meta.NewVersion(s.ids)}); err == nil && s.wake != nil {
+	if s.watch(ctx, m, pressed) == nil {
+		s.wakeLeader()
+	}
+}
+
+// watch puts a watch on a topic. One of load alone does not replace another, which may tell of pressure.
+func (s *Service) watch(ctx context.Context, m *Map, pressed bool) error {
+	w := &meta.Watch{Topic: m.ID(), Name: m.Name, Put: s.clock.Millis()}
+	put := meta.Put{Record: w, If: meta.Absent(), Version: meta.NewVersion(s.ids)}
+	if pressed {
+		w.Pressed, put.If = w.Put, meta.Any()
+	}
+	_, err := s.meta.Apply(ctx, put)
+	if meta.IsRefused(err, meta.ReasonExists) {
+		return nil
+	}
+	return err
+}
+
+func (s *Service) wakeLeader() {
+	if s.wake != nil {
 		s.wake()
 	}
 }
