@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,16 +32,26 @@ const (
 // interrupted lets the segments change at the n-th call.
 type interrupted struct {
 	meta.Store
-	calls, at int
-	mishap    mishap
-	change    func()
-	later     []func()
+	at     int
+	mishap mishap
+	change func()
+	later  []func() // set by the one call that has the mishap
+
+	mu    sync.Mutex // guards calls: a call commits to several segments at once
+	calls int
+}
+
+// isIt counts a call, and says whether it is the one.
+func (s *interrupted) isIt() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls++
+	return s.calls == s.at
 }
 
 // turn does what is due before or around a call; done means that it has no answer of its own.
 func (s *interrupted) turn(write bool, do func() error) error {
-	s.calls++
-	if s.calls != s.at {
+	if !s.isIt() {
 		return nil
 	}
 	unknown := &queue.Error{Op: "test", Kind: queue.KindUnavailable}
