@@ -161,7 +161,7 @@ func TestBadSettings(t *testing.T) {
 		"a negative number":     {map[string]any{"uploadExpiryDays": "-1"}, "must not be negative"},
 		"a duration":            {map[string]any{"oldestMessageAge": "15"}, "oldestMessageAge=15"},
 		"a table and no bucket": {map[string]any{"table": "t"}, "a bucket and a table"},
-		"not built":             {map[string]any{"code": t.TempDir()}, "function produce is not built"},
+		"not built":             {map[string]any{"code": t.TempDir()}, "function leader is not built"},
 		"architecture":          {map[string]any{"arch": "x86"}, `not "x86"`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -19,6 +19,7 @@ func line(f spillway.Function, on, action string) string { return fmt.Sprint(f, 
 func granted(t *testing.T, tpl *template) []string {
 	t.Helper()
 	var out []string
+	leader := function(t, tpl, spillway.Leader).ID
 	for _, f := range spillway.Functions() {
 		fn := function(t, tpl, f)
 		roleID, _ := target(t, fn.at("Role"))
@@ -34,6 +35,8 @@ func granted(t *testing.T, tpl *template) []string {
 				switch {
 				case id == logID && rest == "":
 					on = "its log"
+				case id == leader && rest == "":
+					on = "leader"
 				case id != "" && rest == "":
 					on = map[string]string{"AWS::S3::Bucket": "bucket", "AWS::DynamoDB::Table": "table"}[tpl.Resources[id].Type]
 				case id != "" && tpl.Resources[id].Type != "AWS::S3::Bucket":
@@ -166,7 +169,7 @@ func testWildcards(t *testing.T, tpl *template) {
 }
 
 func TestRightsAreOnlyOfKnownResources(t *testing.T) {
-	known := map[string]bool{"table": true, "bucket": true, "batches/*": true, "uploads/*": true, "segments/*": true}
+	known := map[string]bool{"table": true, "bucket": true, "leader": true, "batches/*": true, "uploads/*": true, "segments/*": true}
 	for _, f := range spillway.Functions() {
 		seen := make(map[string]bool)
 		for _, r := range spillway.Rights(f) {

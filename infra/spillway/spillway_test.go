@@ -347,7 +347,7 @@ func TestBadProps(t *testing.T) {
 	}{
 		"none":          {nil, []string{"props are missing"}},
 		"no code":       {&spillway.Props{}, []string{"CodeDir is missing"}},
-		"not built":     {&spillway.Props{CodeDir: t.TempDir()}, []string{"produce is not built"}},
+		"not built":     {&spillway.Props{CodeDir: t.TempDir()}, []string{"leader is not built"}},
 		"architecture":  {&spillway.Props{CodeDir: dir, Architecture: "mips"}, []string{"Architecture", "mips"}},
 		"half a day":    {&spillway.Props{CodeDir: dir, UploadExpiry: 12 * time.Hour}, []string{"whole days"}},
 		"half existing": {&spillway.Props{CodeDir: dir, Existing: &spillway.Existing{TableName: "t"}}, []string{"a bucket and a table"}},
