@@ -22,7 +22,7 @@ const hasty = "compact=age=5s,grace=5s,target=2048"
 // and removes a deleted topic; what readers see stays the same to the last byte.
 func compacted(t *testing.T, d *deployment) {
 	const calls, each = 100, 5 // the second roll of such calls leaves a note
-	d.topic(t, "small", object{}, object{})
+	d.topic(t, "compacted", object{}, object{})
 	for i := range calls {
 		var messages []object
 		for j := range each {
@@ -33,9 +33,9 @@ func compacted(t *testing.T, d *deployment) {
 			}
 			messages = append(messages, object{"key": fmt.Sprintf("k%d", j), "body": fmt.Sprintf("%d/%d %s", i, j, strings.Repeat("x", size))})
 		}
-		d.produce(t, "small", messages...)
+		d.produce(t, "compacted", messages...)
 	}
-	want := d.everything(t, "small")
+	want := d.everything(t, "compacted")
 	if len(want) != calls*each {
 		t.Fatalf("%d messages, want %d", len(want), calls*each)
 	}
@@ -49,7 +49,7 @@ func compacted(t *testing.T, d *deployment) {
 	const patience = 6 * time.Minute
 	eventually(t, patience, "batches are merged", func() bool { return d.stored(t, "segments/") > 0 })
 	eventually(t, patience, "what was replaced is deleted", func() bool { return d.stored(t, "batches/") < before-1 })
-	if got := d.everything(t, "small"); !maps.Equal(got, want) {
+	if got := d.everything(t, "compacted"); !maps.Equal(got, want) {
 		t.Errorf("after compaction readers see %d messages that differ from the %d before", len(got), len(want))
 	}
 	deleted := 0

@@ -44,6 +44,7 @@ func TestDeployed(t *testing.T) {
 	t.Run("wrong settings", func(t *testing.T) { wrongSettings(t, one) })
 	t.Run("schedules", func(t *testing.T) { schedules(t, one) })
 	t.Run("compacted", func(t *testing.T) { compacted(t, one) })
+	t.Run("scaled", func(t *testing.T) { scaled(t, one) })
 	t.Run("the doctor", func(t *testing.T) { doctor(t, p, one) })
 	var two *deployment
 	t.Run("side by side", func(t *testing.T) { two = sideBySide(t, w, one) })

@@ -132,6 +132,9 @@ type Run struct {
 	At              time.Time
 	Table, Function string
 	Failed          bool
+	// Part says that it is a part of a run, or was woken by a producer: it does not count in Runs, whose
+	// absence tells that a schedule is dead.
+	Part bool
 	// What the run did, and of what: Promoted, Changed or Deleted.
 	What string
 	Done int
@@ -142,8 +145,12 @@ type Run struct {
 
 // Line is the run's line, with its newline.
 func (r Run) Line() []byte {
-	metrics := []definition{{Runs, count}, {Faults, count}, {r.What, count}}
-	line := map[string]any{Table: r.Table, Function: r.Function, Runs: 1, Faults: 0, r.What: r.Done}
+	metrics := []definition{{Faults, count}, {r.What, count}}
+	line := map[string]any{Table: r.Table, Function: r.Function, Faults: 0, r.What: r.Done}
+	if !r.Part {
+		metrics = append(metrics, definition{Runs, count})
+		line[Runs] = 1
+	}
 	if r.Failed {
 		line[Faults] = 1
 	}
