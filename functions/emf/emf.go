@@ -39,6 +39,9 @@ const (
 	Promoted = "Promoted"
 	Changed  = "Changed"
 	Deleted  = "Deleted"
+	// HotSegments is how many segments of watched topics have nearly all of their load from one slot, which no
+	// split can part. The leader writes it.
+	HotSegments = "HotSegments"
 )
 
 // The units.
@@ -141,6 +144,9 @@ type Run struct {
 	// Age is OldestMessageAge, if HasAge.
 	Age    time.Duration
 	HasAge bool
+	// Hot is HotSegments, if HasHot.
+	Hot    int
+	HasHot bool
 }
 
 // Line is the run's line, with its newline.
@@ -157,6 +163,10 @@ func (r Run) Line() []byte {
 	if r.HasAge {
 		metrics = append(metrics, definition{OldestMessageAge, seconds})
 		line[OldestMessageAge] = r.Age.Seconds()
+	}
+	if r.HasHot {
+		metrics = append(metrics, definition{HotSegments, count})
+		line[HotSegments] = r.Hot
 	}
 	line["_aws"] = headerOf(r.At, [][]string{{Table, Function}}, metrics)
 	return encode(line)

@@ -33,6 +33,8 @@ type Deps struct {
 	Delay   *delay.Service
 	Compact *compact.Service
 	Scale   *scale.Service
+	// Led hears of each look at the topics' load; it may be nil.
+	Led func(scale.Report)
 	// Woken tells that a topic of the process asks for a look at its load.
 	Woken <-chan struct{}
 	// Agenda hears of all writes of the process (delay.Agenda.Watch).

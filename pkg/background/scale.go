@@ -43,6 +43,9 @@ func (w *Worker) whenWoken(ctx context.Context) {
 // look says how many topics are watched.
 func (w *Worker) look(ctx context.Context) int {
 	rep, err := w.Scale.Run(ctx)
+	if w.Led != nil {
+		w.Led(rep)
+	}
 	if err != nil && ctx.Err() == nil {
 		w.Logger.Warn("look at the load of topics", "error", err)
 	}

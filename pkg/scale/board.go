@@ -91,6 +91,25 @@ func (b *board) hot(id queue.SegmentID) {
 	}
 }
 
+// cool takes the note off segments that carry no more than they should now.
+func (b *board) cool(s State) {
+	d := decider{State: s}
+	for i := range b.measures {
+		if b.measures[i].Gauge.Hot && d.most(i) <= 1 {
+			b.measures[i].Gauge.Hot = false
+		}
+	}
+}
+
+func (b *board) countHot() (n int) {
+	for i := range b.measures {
+		if b.measures[i].Gauge.Hot {
+			n++
+		}
+	}
+	return n
+}
+
 // keep writes the gauges, each if it is still as it was read: a leader that another has overtaken writes
 // nothing.
 func (l *leader) keep(ctx context.Context, b *board) error {

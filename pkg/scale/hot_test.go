@@ -67,6 +67,16 @@ func TestHotSlotIsToldOnce(t *testing.T) {
 		t.Errorf("%d failures; found hot %d times, told of %d times", failed, hot, told)
 	}
 	r.tiles("t")
+	// It is counted as hot as long as it is, and no longer.
+	if rep := r.runLeader(); rep.HotSegments != 1 {
+		t.Errorf("%d hot segments, want 1", rep.HotSegments)
+	}
+	r.now = r.now.Add(time.Hour)
+	r.runLeader()
+	r.now = r.now.Add(time.Minute)
+	if rep := r.runLeader(); rep.HotSegments != 0 {
+		t.Errorf("after an hour without load %d segments are hot", rep.HotSegments)
+	}
 }
 
 func keysOf(key string, n int) []string {

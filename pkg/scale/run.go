@@ -17,8 +17,8 @@ type Report struct {
 	Led bool
 	// Topics is how many topics were looked at, Splits and Merges the changes made, Hot the findings.
 	Topics, Splits, Merges, Hot int
-	// Watched is how many topics are still watched.
-	Watched int
+	// Watched is how many topics are still watched, HotSegments how many of their segments are hot now.
+	Watched, HotSegments int
 }
 
 // Run looks once at every topic that is watched and changes what its load asks for. Where nothing is watched
@@ -149,6 +149,7 @@ func (l *leader) look(ctx context.Context, w watch) error {
 		st.Pressed = w.Pressed
 	}
 	decisions := Decide(st)
+	b.cool(st)
 	if len(decisions) == 0 && calm(st) && b.now.Sub(w.Put) >= watchFor {
 		return l.dismiss(ctx, w, b)
 	}
@@ -163,6 +164,7 @@ func (l *leader) look(ctx context.Context, w watch) error {
 			break // what is left was worked out from a map that may be old; the next run looks again
 		}
 	}
+	l.rep.HotSegments += b.countHot()
 	return errors.Join(failed, l.keep(ctx, b))
 }
 

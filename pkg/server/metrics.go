@@ -13,7 +13,9 @@ import (
 
 	"github.com/spillway-mq/spillway/pkg/httpapi"
 	"github.com/spillway-mq/spillway/pkg/lag"
+	"github.com/spillway-mq/spillway/pkg/meta"
 	"github.com/spillway-mq/spillway/pkg/meter"
+	"github.com/spillway-mq/spillway/pkg/scale"
 )
 
 // metrics are the server's figures for Prometheus. Their labels are routes and operations, never
@@ -23,6 +25,8 @@ type metrics struct {
 	calls    *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
 	bytes    *prometheus.CounterVec
+	changes  *prometheus.CounterVec
+	hot      prometheus.Gauge
 }
 
 // newMetrics makes them; figures are the stores' own, and may be nil.
@@ -39,13 +43,20 @@ func newMetrics(counts *meter.Meter, figures prometheus.Collector, waiting *lagC
 		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "spillway_http_body_bytes_total", Help: "Bytes of request and answer bodies.",
 		}, []string{"direction"}),
+		changes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "spillway_segment_changes_total", Help: "Changes of segments that this process made as the leader, by action.",
+		}, []string{"action"}),
+		hot: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "spillway_hot_segments",
+			Help: "Segments of topics under load, nearly all of whose load is of one slot, when this process last looked as the leader.",
+		}),
 	}
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "spillway_build_info", Help: "1, with the version as label.", ConstLabels: prometheus.Labels{"version": version},
 	})
 	info.Set(1)
 	m.registry.MustRegister(
-		m.calls, m.seconds, m.bytes, info, &storeCollector{counts}, waiting,
+		m.calls, m.seconds, m.bytes, m.changes, m.hot, info, &storeCollector{counts}, waiting,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	if figures != nil {
@@ -59,6 +70,15 @@ func (m *metrics) observe(o httpapi.Observation) {
 	m.seconds.WithLabelValues(o.Route, o.Method).Observe(o.Duration.Seconds())
 	m.bytes.WithLabelValues("received").Add(float64(o.Received))
 	m.bytes.WithLabelValues("sent").Add(float64(o.Sent))
+}
+
+// led takes a look at the topics' load down.
+func (m *metrics) led(r scale.Report) {
+	m.changes.WithLabelValues(string(meta.ActionSplit)).Add(float64(r.Splits))
+	m.changes.WithLabelValues(string(meta.ActionMerge)).Add(float64(r.Merges))
+	if r.Led {
+		m.hot.Set(float64(r.HotSegments))
+	}
 }
 
 func (m *metrics) handler() http.Handler {

@@ -141,7 +141,7 @@ func (s *Server) serve(listener net.Listener) {
 		ErrorLog: slog.NewLogLogger(s.o.Logger.Handler(), slog.LevelDebug),
 	}
 	worker := background.New(background.Deps{
-		Delay: system.Delay, Compact: system.Compact, Scale: system.Scale, Woken: woken, Agenda: agenda, Leases: lease.New(records, ids, time.Now), Logger: s.o.Logger,
+		Delay: system.Delay, Compact: system.Compact, Scale: system.Scale, Led: metrics.led, Woken: woken, Agenda: agenda, Leases: lease.New(records, ids, time.Now), Logger: s.o.Logger,
 	})
 	s.background.Go(func() {
 		if s.o.Fleet {

@@ -34,5 +34,5 @@ func (h *Host) Lead(ctx context.Context) error {
 		h.Logger.LogAttrs(ctx, slog.LevelInfo, "led", slog.Int("topics", rep.Topics), slog.Int("splits", rep.Splits),
 			slog.Int("merges", rep.Merges), slog.Int("hot", rep.Hot), slog.Int("watched", rep.Watched))
 	}
-	return h.ran(ctx, emf.Run{Part: true, What: emf.Changed, Done: rep.Splits + rep.Merges}, err)
+	return h.ran(ctx, emf.Run{Part: true, What: emf.Changed, Done: rep.Splits + rep.Merges, Hot: rep.HotSegments, HasHot: rep.Led}, err)
 }
