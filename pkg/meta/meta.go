@@ -44,7 +44,8 @@ type Store interface {
 	GetAll(ctx context.Context, keys []Key) ([]Item, error)
 	// Query reads records of one partition in the order of their sort keys.
 	Query(ctx context.Context, q Range) (Page, error)
-	// Apply carries out one op.
+	// Apply carries out one op. One that is to be sent Once (see there) is carried out once at most, as is a
+	// transaction of such.
 	Apply(ctx context.Context, op Op) (Result, error)
 	// Transact carries out 1 to MaxTransactOps ops on as many different records, all or none. A
 	// *Refused names the first op (by index) whose condition did not hold. An Append's payload

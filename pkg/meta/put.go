@@ -71,6 +71,25 @@ func (p Put) Change(cur *Item) (*Item, Result, error) {
 	return next, Result{Item: *next}, nil
 }
 
+// Once reports whether a store's client must not send op a second time by itself once a try of it may have taken
+// effect: nothing in the record would tell the copy, were it the later one to arrive. An append without a producer
+// may have been rolled off the tail by then; and a record that is made to be used up may be gone: an entry of the
+// delayed index promoted, the intent of a drop or removal deleted by what it was for, which the copy would undo.
+// Such an op ends as OutcomeUnknown, and its caller reads, or tries again in a way that tells; never with the same
+// op.
+func Once(op Op) bool {
+	switch op := op.(type) {
+	case Append:
+		return op.Producer == nil
+	case Put:
+		switch op.Record.Kind() {
+		case KindDelayed, KindDrop, KindRemoval:
+			return op.If.kind == condAbsent
+		}
+	}
+	return false
+}
+
 // Delete removes a record. With Any, a record that is not there is no error.
 type Delete struct {
 	Key Key

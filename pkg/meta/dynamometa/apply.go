@@ -21,8 +21,8 @@ type write struct {
 	*expr
 	// want is what an update answers with: the item before or after it.
 	want types.ReturnValue
-	// single: after a lost answer only the caller may try again, as it marks its retry (meta.Mark); a
-	// second copy of the request would not, and could take effect before the first and hide it.
+	// single: after a lost answer only the caller may try again (meta.Once): a second copy of the request
+	// could take effect before the first and hide it, or after what the first one made is gone.
 	single bool
 }
 
@@ -214,7 +214,7 @@ func (s *Store) whole(ctx context.Context, op meta.Op) (meta.Result, error) {
 // wholeWrite states an op that needs to know no more of the item than its condition, the item that it
 // makes and, for a Take, the cursor it starts from.
 func wholeWrite(op meta.Op) (w write, made meta.Item, before meta.Record, err error) {
-	w = write{key: op.Target(), expr: &expr{}}
+	w = write{key: op.Target(), expr: &expr{}, single: meta.Once(op)}
 	var item *meta.Item
 	cond := meta.Absent()
 	switch op := op.(type) {

@@ -45,6 +45,9 @@
 //   - A write is OutcomeUnknown as soon as one try of it, the client's own retries included, may have
 //     taken effect and nothing proves that it did. A retry's failed condition proves nothing, except
 //     that a put is in if its version is there, and an append if its refs are: those succeed.
+//   - Nothing is carried out again after others changed what it made. What no condition protects from that
+//     is not sent again by the client (meta.Once), and of a transaction DynamoDB knows the copy by its token
+//     for longer than it takes a signature.
 //
 // Where the driver differs from Change: a head's LastAppend is rounded up to a whole second; a trim forgets
 // at most 40 producers; a ref is a duplicate if its stored form is equal, which a retry's is.

@@ -168,6 +168,9 @@ var (
 	appendSeq = meta.Append{
 		Segment: segID, Refs: []meta.Ref{refOf(1, 3)}, At: 1000, Producer: &meta.Sequence{ID: "p", Number: 1},
 	}
+	// putEntry and another are of the delayed index.
+	putEntry = meta.Put{Record: &meta.Delayed{Topic: "topic", Visible: 1000, ID: "e1", Ref: refOf(1, 1), Slots: []queue.Slot{0}}, If: meta.Absent(), Version: 8}
+	another  = meta.Put{Record: &meta.Delayed{Topic: "topic", Visible: 1000, ID: "e2", Ref: refOf(2, 1), Slots: []queue.Slot{0}}, If: meta.Absent(), Version: 9}
 	sealIt   = meta.Seal{Segment: segID}
 	takeMore = meta.Take{Subscription: subID, Segment: segID, From: 10, To: 20, Add: []meta.Claim{claimOf(2, 10, 20)}}
 	ackSome  = meta.Settle{Subscription: subID, Segment: segID, Claim: queue.ClaimID{1}, Done: []meta.OffsetRange{{Lo: 2, Hi: 5}}}
@@ -182,6 +185,9 @@ func TestClientRetries(t *testing.T) {
 		check     func(res meta.Result, err error) bool
 	}{
 		{"put", "PutItem", putTopic, func(res meta.Result, err error) bool { return err == nil && res.Item.Version == 7 }},
+		// An entry may be promoted and gone before a second copy arrives.
+		{"put of a delayed entry", "PutItem", putEntry, isUnknown},
+		{"put of an intent", "PutItem", meta.Put{Record: &meta.Drop{Due: 1, ID: "a", Intent: true}, If: meta.Absent(), Version: 8}, isUnknown},
 		// Without a sequence, trying again is left to the caller, who marks it.
 		{"append", "UpdateItem", appendOne, isUnknown},
 		{"append of a producer", "UpdateItem", appendSeq, func(res meta.Result, err error) bool {
@@ -246,6 +252,46 @@ func TestClientRetries(t *testing.T) {
 			t.Errorf("ended with %+v, %v", res, err)
 		}
 	})
+}
+
+// TestDelayedAgain loses the answer to a put of the delayed index and promotes the entry before the client could
+// send a copy, which must not bring it back.
+func TestDelayedAgain(t *testing.T) {
+	for name, tc := range map[string]struct {
+		api string
+		put func(s meta.Store) error
+		// want is how it ends, 0: well.
+		want queue.Kind
+	}{
+		"one": {"PutItem", func(s meta.Store) error {
+			_, err := s.Apply(t.Context(), putEntry)
+			return err
+		}, queue.KindOutcomeUnknown},
+		"several": {"TransactWriteItems", func(s meta.Store) error {
+			_, err := s.Transact(t.Context(), []meta.Op{putEntry, another})
+			return err
+		}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, 3)
+			promoted := 0
+			promote := func() {
+				promoted++
+				r.must(meta.Delete{Key: putEntry.Target(), If: meta.At(putEntry.Version)})
+			}
+			r.wire.arm(tc.api, false, func(next http.RoundTripper, req *http.Request) (*http.Response, error) {
+				res, err := lose(next, req)
+				promote()
+				return res, err
+			})
+			if err := tc.put(r.store); tc.want == 0 && err != nil || tc.want != 0 && !queue.Is(err, tc.want) {
+				t.Errorf("ended with %v", err)
+			}
+			if _, err := r.calm.Get(t.Context(), putEntry.Target()); !queue.Is(err, queue.KindNotFound) || promoted != 1 {
+				t.Errorf("promoted %d times, and then it is there again: %v", promoted, err)
+			}
+		})
+	}
 }
 
 func isUnknown(_ meta.Result, err error) bool { return queue.Is(err, queue.KindOutcomeUnknown) }

@@ -73,9 +73,7 @@ func (s *Store) head(ctx context.Context, op meta.Op) (meta.Result, error) {
 				}
 			}
 		}
-		a, isAppend := op.(meta.Append)
-		w := &write{key: op.Target(), expr: headPlan(op, last), want: types.ReturnValueAllNew}
-		w.single = isAppend && a.Producer == nil
+		w := &write{key: op.Target(), expr: headPlan(op, last), want: types.ReturnValueAllNew, single: meta.Once(op)}
 		return w, false, nil
 	})
 	if err != nil {
