@@ -125,7 +125,8 @@ func (s *Service) putNew(r meta.Record) meta.Put {
 
 // putAll puts new records, all or none. A lost answer is resolved by looking for the first one: all
 // ids are new and random, so if it is there, ours is what put it. Were the puts unconditional, a
-// request that the store carries out late could put an empty head over one that has messages.
+// request that the store carries out late could put an empty head over one that has messages. What is to be put
+// once (meta.Once) is not tried again: the first request could arrive when the second one's record is used up.
 func (s *Service) putAll(ctx context.Context, ops []meta.Op) error {
 	for range maxTries {
 		_, err := s.meta.Transact(ctx, ops)
@@ -139,7 +140,7 @@ func (s *Service) putAll(ctx context.Context, ops []meta.Op) error {
 		if rerr == nil && isOwn(ops[0], &item) {
 			return nil
 		}
-		if rerr != nil && !queue.Is(rerr, queue.KindNotFound) {
+		if rerr != nil && !queue.Is(rerr, queue.KindNotFound) || meta.Once(ops[0]) {
 			return err
 		}
 	}

@@ -50,6 +50,9 @@ func TestCreateAtEachFault(t *testing.T) {
 		if err == nil && segments(t, r.store, r.next(), "a") != 120 {
 			t.Error("created, but not whole")
 		}
+		if notes, qerr := r.store.Query(t.Context(), meta.Range{PK: meta.WorkPK(0), Limit: 1}); qerr != nil || err == nil && len(notes.Items) > 0 {
+			t.Errorf("created, and to be removed: %v, %v", notes.Items, qerr)
+		}
 		// Whatever is there is whole, and the same creation goes on from it.
 		if _, _, err := r.next().Create(t.Context(), "a", cfg); err != nil {
 			t.Fatalf("again: %v", err)
