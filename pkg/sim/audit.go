@@ -28,26 +28,18 @@ const (
 	// ruleRolled: an append arrived a second time within its deadline, after the first was rolled
 	// off the tail.
 	ruleRolled = "append once: again after a roll"
-	// rulePromoted: a put of an unguarded delayed entry arrived a second time, after the entry
-	// was promoted.
-	rulePromoted = "append once: delayed again after its promotion"
 )
 
 // Open are the rules of findings that are known and not fixed yet.
-func Open() []string { return []string{rulePromoted} }
+func Open() []string { return nil }
 
 // twice says which rule is broken by a message that comes to a second place.
-func (m *model) twice(uid string, s *state, delayed bool) string {
+func (m *model) twice(uid string, s *state) string {
 	l := m.letters[uid]
 	switch {
 	case l == nil || l.call == nil:
-	case l.promoted, m.cause.late && delayed && l.call.p.guard == unguarded:
-		l.promoted = true
-		return rulePromoted
 	case m.w.load.switched[l.call.p.topic.name]:
 		return ruleSwitched
-	case m.cause.late && delayed:
-		return rulePromoted
 	case m.cause.late && s.placed && m.inTime():
 		head, _, err := meta.Fetch[*meta.Head](m.w.background(), m.w.truth, meta.HeadKey(s.at.Segment))
 		if err == nil && s.at.Offset < head.TailFirst {

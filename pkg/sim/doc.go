@@ -16,7 +16,8 @@
 // contracts of pkg/meta and pkg/blob promise; the model never decides what the system does.
 //
 // What a lost request may do: a request whose answer was lost, that its caller gave up, or that the
-// store's client sent twice, may arrive any number of minutes later, or never.
+// store's client sent twice, may arrive any number of minutes later, or never. What is to be sent once (meta.Once)
+// arrives once at most.
 //
 // To repeat a failure: go test ./pkg/sim -run TestSeed with SPILLWAY_SIM_SEED (and
 // SPILLWAY_SIM_STEPS) set as the failure printed it.

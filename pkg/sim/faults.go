@@ -69,8 +69,8 @@ func (w *world) serveOne() bool {
 	if !r.write && (k == late || k == doubled || k == echoed) {
 		k = refused
 	}
-	if k == echoed && r.name == "append" {
-		k = none // no store's client sends an append again by itself (pkg/meta/dynamometa)
+	if k == echoed && r.once {
+		k = none // the contract of pkg/meta
 	}
 	if k != none {
 		w.faults++

@@ -76,9 +76,6 @@ type letter struct {
 	states map[queue.TopicID]*state
 	// edit is the newest edit that was acknowledged, 0 for none.
 	edit int
-	// promoted: it was put in the delayed index again after its promotion, which is a known finding, and so is
-	// what comes of it.
-	promoted bool
 }
 
 // state is where a message is in one topic.

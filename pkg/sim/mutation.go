@@ -238,6 +238,25 @@ func tornTransactions(s meta.Store, rng *rand.Rand) meta.Store {
 	}}
 }
 
+// resending carries out again, later, what a store's client must not send again.
+type resending struct {
+	meta.Store
+	rng  *rand.Rand
+	sent []meta.Put
+}
+
+// Apply implements meta.Store.
+func (r *resending) Apply(ctx context.Context, op meta.Op) (meta.Result, error) {
+	res, err := r.Store.Apply(ctx, op)
+	if n := len(r.sent); n > 0 && r.rng.IntN(4) == 0 {
+		_, _ = r.Store.Apply(ctx, r.sent[r.rng.IntN(n)])
+	}
+	if p, ok := op.(meta.Put); ok && err == nil && meta.Once(op) {
+		r.sent = append(r.sent, p)
+	}
+	return res, err
+}
+
 func claimIDs(c *meta.Cursor) iter.Seq[queue.ClaimID] { return maps.Keys(c.Claims) }
 
 func compareClaims(a, b queue.ClaimID) int { return bytes.Compare(a[:], b[:]) }

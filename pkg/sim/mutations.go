@@ -152,6 +152,9 @@ func delayMutations() []Mutation {
 			}
 			return p
 		}),
+		{Name: "what is to be put once is put again", Records: func(s meta.Store, rng *rand.Rand) meta.Store {
+			return &resending{Store: s, rng: rng}
+		}},
 		{Name: "clocks run ahead", ClockAhead: 20 * time.Second},
 	}
 }

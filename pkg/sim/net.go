@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -37,8 +38,10 @@ type request struct {
 	// goroutine is its caller's number.
 	goroutine string
 	write     bool
-	stage     stage
-	do        func(late bool) (any, error)
+	// once: no store's client sends it again by itself, or the store would tell the copy.
+	once  bool
+	stage stage
+	do    func(late bool) (any, error)
 	// value and err are the answer once it is served.
 	value any
 	err   error
@@ -240,7 +243,7 @@ func (m *metaNet) Apply(ctx context.Context, op meta.Op) (meta.Result, error) {
 	if meta.CheckOp(op) != nil {
 		return m.net.world.records.Apply(ctx, op)
 	}
-	r := &request{inst: m.inst, name: op.Name(), key: op.Target().String(), what: tell(op), write: true}
+	r := &request{inst: m.inst, name: op.Name(), key: op.Target().String(), what: tell(op), write: true, once: meta.Once(op)}
 	return send(ctx, m.net, r, func(late bool) (meta.Result, error) {
 		m.net.world.model.cause = cause{label: r.label, inst: m.inst, late: late, op: op}
 		return m.net.world.records.Apply(context.Background(), op)
@@ -271,7 +274,7 @@ func (m *metaNet) Transact(ctx context.Context, ops []meta.Op) ([]meta.Result, e
 	}
 	r := &request{
 		inst: m.inst, write: true, what: tell(ops[0]), name: "transact (" + short(strings.Join(names, ", ")) + ")",
-		key: strings.Join(keys, ", "),
+		key: strings.Join(keys, ", "), once: !slices.ContainsFunc(ops, func(op meta.Op) bool { return !meta.Once(op) }),
 	}
 	return send(ctx, m.net, r, func(late bool) ([]meta.Result, error) {
 		m.net.world.model.cause = cause{label: r.label, inst: m.inst, late: late}

@@ -127,8 +127,8 @@ func (t *txn) entry(c *change) {
 	live := func(r meta.Record) map[string]waitingMsg {
 		out := make(map[string]waitingMsg)
 		d, ok := r.(*meta.Delayed)
-		if !ok {
-			return out
+		if !ok || len(d.Waiting()) == 0 {
+			return out // of a husk the bytes may be gone
 		}
 		msgs, what := t.m.read(&d.Ref)
 		if what != "" {
@@ -143,7 +143,7 @@ func (t *txn) entry(c *change) {
 		return out
 	}
 	if d, ok := c.before.(*meta.Delayed); ok {
-		t.m.released([]meta.Ref{d.Ref})
+		t.m.released(d.Waiting())
 	}
 	before, after := live(c.before), live(c.after)
 	for _, uid := range sortedKeys(before) {
@@ -205,7 +205,7 @@ func (t *txn) settle() {
 func (t *txn) enter(e *waitingMsg) {
 	s := t.m.state(e.msg.uid, e.topic)
 	if s.over() {
-		t.find(t.m.twice(e.msg.uid, s, true), "%s is in the delayed index again, after it was %s (by %s, late: %v)", e.msg.uid, s, t.m.cause.label, t.m.cause.late)
+		t.find(t.m.twice(e.msg.uid, s), "%s is in the delayed index again, after it was %s (by %s, late: %v)", e.msg.uid, s, t.m.cause.label, t.m.cause.late)
 	}
 	if s.waiting && !slices.ContainsFunc(t.left, func(l waitingMsg) bool { return l.msg.uid == e.msg.uid }) && s.entry != e.entry.ID {
 		t.find("delayed twice", "%s is in the delayed index twice", e.msg.uid)
@@ -237,12 +237,12 @@ func (t *txn) place(a *appendedMsg) {
 	left := slices.ContainsFunc(t.left, func(l waitingMsg) bool { return l.msg.uid == a.msg.uid })
 	switch {
 	case s.placed:
-		t.find(t.m.twice(a.msg.uid, s, false), "%s is at %s and now at %s, too (by %s, late: %v)", a.msg.uid, s.at, a.at, t.m.cause.label, t.m.cause.late)
+		t.find(t.m.twice(a.msg.uid, s), "%s is at %s and now at %s, too (by %s, late: %v)", a.msg.uid, s.at, a.at, t.m.cause.label, t.m.cause.late)
 	case s.cancelled:
 		t.find("delayed", "%s was cancelled and is now at %s", a.msg.uid, a.at)
 	case s.waiting && !left:
 		rule := "delayed"
-		if r := t.m.twice(a.msg.uid, s, false); r == ruleSwitched {
+		if r := t.m.twice(a.msg.uid, s); r == ruleSwitched {
 			rule = r
 		}
 		t.find(rule, "%s is at %s and still in the delayed index", a.msg.uid, a.at)
