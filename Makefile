@@ -135,6 +135,10 @@ sim: ## simulate SIM_SEEDS (1000) runs from SIM_FIRST (the clock's time) on; a f
 	@SPILLWAY_SIM_SEEDS=$(SIM_SEEDS) SPILLWAY_SIM_SEED=$(SIM_FIRST) \
 		go test -count=1 -timeout 24h $(TESTFLAGS) -run 'TestSeeds$$' ./pkg/sim
 
+.PHONY: mutations
+mutations: ## print the table of deliberate faults, and the run and rule by which the simulator finds each
+	@go test -count=1 -v $(TESTFLAGS) -run 'TestMutations$$' ./pkg/sim
+
 .PHONY: flood
 flood: ## minutes: a thousandfold load in simulated time; prints the curve and writes docs/plots/flood.svg
 	@SPILLWAY_FLOOD=full SPILLWAY_FLOOD_PLOT=$(CURDIR)/docs/plots/flood.svg \

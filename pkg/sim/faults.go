@@ -2,6 +2,7 @@ package sim
 
 import (
 	"slices"
+	"time"
 
 	"github.com/spillway-mq/spillway/pkg/queue"
 )
@@ -63,6 +64,11 @@ func (w *world) serveOne() bool {
 	if r.stage == served {
 		w.say("%s: its answer comes", r)
 		w.net.answer(r, r.value, r.err)
+		return true
+	}
+	if time.Since(r.since) > maxTravel {
+		w.say("%s: signed too long ago", r)
+		w.net.answer(r, nil, refusal(r, queue.KindUnavailable))
 		return true
 	}
 	k := w.drawFault(r)

@@ -219,7 +219,8 @@ func (m *model) presigned(key string, until queue.Millis) {
 func (m *model) deleted(key string, inline bool) {
 	now := m.w.clients.now()
 	at, let := m.let[object{key, inline}]
-	if left := queue.GracePeriod - tolerance - now.Sub(at); let && left > 0 {
+	// The note of a drop counts from when it was written, and may have been on its way since.
+	if left := queue.GracePeriod - maxTravel - tolerance - now.Sub(at); let && left > 0 {
 		m.w.find("grace", "%s is deleted %s before its grace period ends", key, left)
 	}
 	m.mu.Lock()
