@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spillway-mq/spillway/pkg/client"
+	"github.com/spillway-mq/spillway/pkg/httpapi/wire"
 	"github.com/spillway-mq/spillway/pkg/queue"
 )
 
@@ -92,6 +93,21 @@ func policies(ctx context.Context, c *client.Client, topic string, rng *rand.Ran
 			return fmt.Errorf("update of %s: %w", topic, err)
 		}
 		_ = pause(ctx, time.Duration(300+rng.IntN(900))*time.Millisecond)
+	}
+	return nil
+}
+
+// seeks moves a subscription that nobody reads of to its beginning, in one way after another.
+func seeks(ctx context.Context, c *client.Client, sub string, began time.Time, rng *rand.Rand, stop <-chan struct{}) error {
+	for !closed(stop) {
+		to := client.Position{Word: client.Earliest}
+		if rng.IntN(2) == 0 {
+			to = client.Position{Time: wire.Time(queue.MillisOf(began))}
+		}
+		if err := c.Seek(ctx, work, sub, to); err != nil && !over(err) {
+			return fmt.Errorf("seek of %s: %w", sub, err)
+		}
+		_ = pause(ctx, time.Duration(rng.IntN(300))*time.Millisecond)
 	}
 	return nil
 }

@@ -123,7 +123,7 @@ func (r *run) produceAll() {
 			return p.calls(r.ctx, r.stop, func(n uint64) client.Guard { return client.Guard{ProducerID: name, Sequence: n} })
 		})
 	}
-	idempotent := r.producer("idempotent", r.work, 10)
+	idempotent := r.producer("idempotent", r.work, 2)
 	r.start(&r.producers, func() error {
 		return idempotent.calls(r.ctx, r.stop, func(n uint64) client.Guard { return client.Guard{IdempotencyKey: fmt.Sprint("key-", n)} })
 	})
@@ -168,6 +168,9 @@ func (r *run) changeAll() {
 		rng, c := r.rng(), r.server.client(1)
 		r.start(&r.producers, func() error { return policies(r.ctx, c, topic, rng, r.stop) })
 	}
+	began := time.Now().Add(-time.Minute)
+	rng, c := r.rng(), r.server.client(1)
+	r.start(&r.producers, func() error { return seeks(r.ctx, c, "afterwards", began, rng, r.stop) })
 }
 
 // judge reads everything and holds it against the ledgers.
