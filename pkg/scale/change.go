@@ -2,7 +2,6 @@ package scale
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/spillway-mq/spillway/pkg/meta"
@@ -122,12 +121,13 @@ func (s *Service) made(ctx context.Context, c *change) (bool, error) {
 	if err != nil || version == c.puts[0].Version {
 		return err == nil, err
 	}
-	// Another change may stand on this one already.
-	_, version, err = meta.Fetch[*meta.Segment](ctx, s.Meta, c.children[0].Key())
+	// Another change may stand on this one already, and may have sealed what this one made: no other makes
+	// segments of these ids.
+	_, _, err = meta.Fetch[*meta.Segment](ctx, s.Meta, c.children[0].Key())
 	if queue.Is(err, queue.KindNotFound) {
 		return false, nil
 	}
-	return err == nil && slices.ContainsFunc(c.puts, func(p meta.Put) bool { return p.Version == version }), err
+	return err == nil, err
 }
 
 func (s *Service) pause(ctx context.Context, try int) error {

@@ -150,7 +150,7 @@ func (d *decider) fillMinimum() {
 		if d.count >= d.Policy.Min {
 			return
 		}
-		d.split(i, d.Policy.Min-d.count+1, fmt.Sprintf("%d segments are fewer than the minimum of %d", d.count, d.Policy.Min))
+		d.split(i, d.Policy.Min-d.count+1, fmt.Sprintf("%d open, fewer than the minimum of %d", d.count, d.Policy.Min))
 	}
 }
 
@@ -198,7 +198,7 @@ func (d *decider) keepMaximum() {
 		if best < 0 {
 			return
 		}
-		d.merge(best, best+2, fmt.Sprintf("%d segments are more than the maximum of %d", d.count, d.Policy.Max))
+		d.merge(best, best+2, fmt.Sprintf("%d open, more than the maximum of %d", d.count, d.Policy.Max))
 	}
 }
 

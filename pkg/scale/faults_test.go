@@ -140,3 +140,48 @@ func TestTwoLeaders(t *testing.T) {
 	}
 	r.tiles("t")
 }
+
+// overtaken carries out the first change that it is given, lets another in, and loses the answer.
+type overtaken struct {
+	meta.Store
+	then func(made queue.SegmentID)
+}
+
+func (o *overtaken) Transact(ctx context.Context, ops []meta.Op) ([]meta.Result, error) {
+	results, err := o.Store.Transact(ctx, ops)
+	for _, op := range ops {
+		put, ok := op.(meta.Put)
+		if !ok || o.then == nil {
+			continue
+		}
+		if seg, ok := put.Record.(*meta.Segment); ok {
+			then := o.then
+			o.then = nil
+			then(seg.ID)
+			return nil, &queue.Error{Op: "transact", Kind: queue.KindOutcomeUnknown}
+		}
+	}
+	return results, err
+}
+
+// TestOvertakenByHand: a change whose answer is lost was made, also if somebody has changed what it made before
+// its outcome is looked up.
+func TestOvertakenByHand(t *testing.T) {
+	r := newRig(t)
+	r.create("t", topics.Config{})
+	r.next()
+	other := r.scale
+	r.assemble(&overtaken{Store: r.bare, then: func(made queue.SegmentID) {
+		if _, err := other.Split(t.Context(), scale.SplitRequest{Topic: "t", Segment: made}); err != nil {
+			t.Errorf("the second split: %v", err)
+		}
+	}})
+	made, err := r.scale.Split(t.Context(), scale.SplitRequest{Topic: "t", Segment: r.load("t").Open[0].ID})
+	if err != nil || len(made.Made) != 2 {
+		t.Errorf("the split that was made is answered %+v, %v", made, err)
+	}
+	r.tiles("t")
+	if n := len(r.load("t").Open); n != 3 {
+		t.Errorf("%d open segments, want 3", n)
+	}
+}

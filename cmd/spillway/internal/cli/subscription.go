@@ -225,10 +225,17 @@ func (a *app) printSubscription(s *connection, sub *client.Subscription) error {
 		if st.OldestAge != nil {
 			out.add("oldest", seconds(st.OldestAge))
 		}
+		done := 0
 		for _, seg := range st.Segments {
+			// Sealed segments stay for good: of a topic that has been reshaped often most are done.
+			if seg.Floor == seg.End && seg.Ready+seg.InFlight+seg.Delayed == 0 {
+				done++
+				continue
+			}
 			out.add("segment "+string(seg.Segment), fmt.Sprintf("done below %d, next %d, end %d; %d ready, %d in flight, %d delayed",
 				seg.Floor, seg.Next, seg.End, seg.Ready, seg.InFlight, seg.Delayed))
 		}
+		out.add("segments done", fmt.Sprintf("%s of %s", units.Group(int64(done)), units.Group(int64(len(st.Segments)))))
 	}
 	return out.flush()
 }
