@@ -22,7 +22,8 @@ type Right struct {
 // the two and the template together.
 //
 // IAM knows no TransactWriteItems: a transaction needs the right of each of its parts. Submitting an
-// upload and moving a dead letter check a record that they do not change, which is ConditionCheckItem.
+// upload, moving a dead letter and the first lease of a segment check a record that they do not change, which is
+// ConditionCheckItem.
 //
 // The leader reads the heads of a topic's segments together, which is BatchGetItem.
 //
@@ -54,7 +55,7 @@ func Rights(f Function) []Right {
 	case Compactor:
 		collect := []string{"s3:GetObject", "s3:DeleteObject"}
 		return []Right{
-			{"table", all},
+			{"table", append(all, check)},
 			list,
 			{"batches/*", collect},
 			{"uploads/*", collect},

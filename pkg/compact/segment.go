@@ -29,8 +29,6 @@ type group struct {
 	// bytes and runs are those of the refs that will be moved.
 	bytes int64
 	runs  int
-	// empty: there is no page at all.
-	empty bool
 }
 
 func (g *group) end() queue.Offset { return g.pages[len(g.pages)-1].page.Next() }
@@ -38,66 +36,44 @@ func (g *group) end() queue.Offset { return g.pages[len(g.pages)-1].page.Next() 
 // segment compacts the pages of a segment that make full groups. done is false if it has to be looked at
 // again though no roll leaves a note: another holds the lease, or the time ran out.
 func (s *Service) segment(ctx context.Context, id queue.SegmentID) (total Report, done bool, err error) {
-	held, err := s.Lease.Acquire(ctx, LeaseName(id), leaseTTL)
-	if queue.Is(err, queue.KindConflict) {
+	there := meta.Check{Key: meta.HeadKey(id), If: meta.Present(), Kind: meta.KindHead}
+	held, err := s.Lease.Acquire(ctx, LeaseName(id), leaseTTL, there)
+	switch {
+	case queue.Is(err, queue.KindConflict):
 		return total, false, nil
+	case queue.Is(err, queue.KindNotFound):
+		return total, true, nil // it is gone: the note that led here was late
 	}
 	if err != nil {
 		return total, false, err
 	}
-	total, next, err := s.groups(ctx, held, id)
+	total, done, err = s.groups(ctx, held, id)
 	if rerr := held.Release(ctx); err == nil && !queue.Is(rerr, queue.KindFenced) {
 		err = rerr
 	}
-	if err == nil && next == empty {
-		err = s.forgetIfGone(ctx, id)
-	}
-	return total, next != unfinished, err
+	return total, done, err
 }
 
-// outcome is how the work on a segment ended.
-type outcome uint8
-
-const (
-	// unfinished: another has taken over, or the time ran out.
-	unfinished outcome = iota
-	finished
-	// empty: there is no page.
-	empty
-)
-
-func (s *Service) groups(ctx context.Context, held *lease.Held, id queue.SegmentID) (total Report, end outcome, err error) {
+// groups replaces the full groups of a segment; done is false if another has taken over, or the time ran out.
+func (s *Service) groups(ctx context.Context, held *lease.Held, id queue.SegmentID) (total Report, done bool, err error) {
 	for held.Valid() && s.goOn(ctx) {
 		g, full, err := s.group(ctx, id, queue.Offset(held.Value()))
 		if err != nil {
-			return total, unfinished, err
+			return total, false, err
 		}
 		if !full {
-			if g.empty {
-				return total, empty, nil
-			}
-			return total, finished, nil
+			return total, true, nil
 		}
 		r, err := s.replace(ctx, held, g)
 		total.add(r)
 		if queue.Is(err, queue.KindFenced) {
-			return total, unfinished, nil // another has taken over, and nothing was changed
+			return total, false, nil // another has taken over, and nothing was changed
 		}
 		if err != nil {
-			return total, unfinished, err
+			return total, false, err
 		}
 	}
-	return total, unfinished, nil
-}
-
-// forgetIfGone removes the lease of a segment that is gone: the note that led here was late, and nothing else
-// would find the lease.
-func (s *Service) forgetIfGone(ctx context.Context, id queue.SegmentID) error {
-	_, err := s.Meta.Get(ctx, meta.HeadKey(id))
-	if !queue.Is(err, queue.KindNotFound) {
-		return err
-	}
-	return s.forget(ctx, &meta.Lease{Name: LeaseName(id)})
+	return total, false, nil
 }
 
 // group takes pages from an offset on; full says that they make a full object, or are as many as one step
@@ -135,7 +111,6 @@ func (s *Service) group(ctx context.Context, id queue.SegmentID, from queue.Offs
 			}
 		}
 		if !found.More {
-			g.empty = len(found.Items) == 0 && len(g.pages) == 0
 			return g, false, nil
 		}
 	}

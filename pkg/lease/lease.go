@@ -58,8 +58,11 @@ func New(store meta.Store, ids *queue.IDs, clock queue.Clock) *Keeper {
 // Acquire takes the lease of a name: one that nobody ever had, that was given up, or that this keeper
 // has watched for its whole TTL. It costs a read and a write.
 //
-// Errors: Conflict, with RetryAfter, if another holds it; the store's.
-func (k *Keeper) Acquire(ctx context.Context, name string, ttl time.Duration) (*Held, error) {
+// A lease that is made for the first time is made only while what is given holds: so the record of what the lease
+// is of can be removed together with the lease, and the lease does not come back.
+//
+// Errors: Conflict, with RetryAfter, if another holds it; NotFound if what is given does not hold; the store's.
+func (k *Keeper) Acquire(ctx context.Context, name string, ttl time.Duration, given ...meta.Check) (*Held, error) {
 	var last error
 	for range maxTries {
 		start := k.clock()
@@ -79,7 +82,9 @@ func (k *Keeper) Acquire(ctx context.Context, name string, ttl time.Duration) (*
 			}
 			next.Epoch, next.Value, put.If = old.Epoch+1, old.Value, meta.At(version)
 		}
-		switch _, err = k.meta.Apply(ctx, put); {
+		switch err = k.put(ctx, put, old == nil, given); {
+		case isRefused(err) && !meta.IsRefused(err, meta.ReasonExists) && old == nil:
+			return nil, &queue.Error{Op: "acquire lease", Subject: name, Kind: queue.KindNotFound, Message: "what the lease is of is gone", Err: err}
 		case err == nil:
 			return &Held{keeper: k, lease: next, version: put.Version, until: start.Add(ttl - ttl/slack)}, nil
 		case queue.Is(err, queue.KindOutcomeUnknown), isRefused(err):
@@ -93,6 +98,20 @@ func (k *Keeper) Acquire(ctx context.Context, name string, ttl time.Duration) (*
 		last = err
 	}
 	return nil, &queue.Error{Op: "acquire lease", Subject: name, Kind: queue.KindConflict, Message: "others keep taking it", Err: last}
+}
+
+// put takes the lease; one that is made needs what is given.
+func (k *Keeper) put(ctx context.Context, put meta.Put, made bool, given []meta.Check) error {
+	if !made || len(given) == 0 {
+		_, err := k.meta.Apply(ctx, put)
+		return err
+	}
+	ops := []meta.Op{put}
+	for _, check := range given {
+		ops = append(ops, check)
+	}
+	_, err := k.meta.Transact(ctx, ops)
+	return err
 }
 
 // watch says how long the keeper must leave the lease alone; 0 if it may take it.

@@ -174,3 +174,32 @@ func TestFaults(t *testing.T) {
 		}
 	}, append(fault.Standard(), fault.Repeat)...)
 }
+
+// TestGiven: a lease is made only while what it is of is there, and taken again whatever has become of that.
+func TestGiven(t *testing.T) {
+	store := memmeta.New(t)
+	head := &meta.Head{Segment: "s"}
+	there := meta.Check{Key: head.Key(), If: meta.Present(), Kind: meta.KindHead}
+	k := keeper(store)
+	if _, err := k.Acquire(t.Context(), "x", ttl, there); !queue.Is(err, queue.KindNotFound) {
+		t.Errorf("the lease of what is gone: %v", err)
+	}
+	if _, err := store.Get(t.Context(), meta.LeaseKey("x")); !queue.Is(err, queue.KindNotFound) {
+		t.Errorf("it is there: %v", err)
+	}
+	if _, err := store.Apply(t.Context(), meta.Put{Record: head, Version: 1}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		held, err := k.Acquire(t.Context(), "x", ttl, there)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := held.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := store.Apply(t.Context(), meta.Delete{Key: head.Key()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
