@@ -65,7 +65,7 @@ func ExpectedOf(f Function) Expected {
 		return Expected{55 * time.Second, "rate(1 minute)", []Right{{"table", []string{get, several, query, put, update, remove}}, log}}
 	case Compactor:
 		return Expected{270 * time.Second, "rate(5 minutes)", []Right{
-			{"table", []string{get, query, put, update, remove}},
+			{"table", []string{get, query, put, update, remove, condition}},
 			list,
 			{"batches/*", []string{fetch, discard}},
 			{"uploads/*", []string{fetch, discard}},
