@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -23,7 +22,7 @@ import (
 // over assembles a process on a strict store.
 func over(t *testing.T, store meta.Store) *assembly.System {
 	return assembly.New(assembly.Deps{
-		Meta: store, Blob: memblob.New(t, time.Now, memblob.Options{}), IDs: queue.NewIDs(rand.NewChaCha8([32]byte{7})),
+		Meta: store, Blob: memblob.New(t, time.Now, memblob.Options{}), IDs: newIDs(7),
 	})
 }
 
