@@ -179,15 +179,7 @@ func canceled(ctx context.Context, op string) error {
 
 // pause waits before a store is asked again; it reports false if ctx ended first.
 func pause(ctx context.Context, try int) bool {
-	const first, last = 5 * time.Millisecond, 100 * time.Millisecond
-	t := time.NewTimer(min(first<<try, last))
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
+	return queue.Backoff{First: 5 * time.Millisecond, Last: 100 * time.Millisecond}.Wait(ctx, try, nil) == nil
 }
 
 // cursorIn is the cursor that a refused op found; nil if there was none.

@@ -30,9 +30,6 @@ const (
 	// promoteTimeout bounds a promotion that several callers share, and that therefore no caller's
 	// context ends.
 	promoteTimeout = queue.CommitTimeout
-	// firstBackoff doubles with each try after the store's refusal to work, up to maxBackoff.
-	firstBackoff = 5 * time.Millisecond
-	maxBackoff   = 200 * time.Millisecond
 )
 
 // Deps are what a Service stands on. All are required.
@@ -157,16 +154,11 @@ func tooBusy(op, subject string, cause error) error {
 	}
 }
 
-// pause waits before try n+1: exponential, with jitter so that many who were throttled together do not
-// come back together.
+// pause waits before try n+1 after a store's refusal to work.
 func (s *Service) pause(ctx context.Context, n int) error {
-	d := min(firstBackoff<<n, maxBackoff)
-	timer := time.NewTimer(s.IDs.Jitter(d))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return &queue.Error{Op: "wait", Kind: queue.KindCanceled, Err: context.Cause(ctx)}
-	case <-timer.C:
-		return nil
+	err := queue.Backoff{First: 5 * time.Millisecond, Last: 200 * time.Millisecond}.Wait(ctx, n, s.IDs.Jitter)
+	if err != nil {
+		return &queue.Error{Op: "wait", Kind: queue.KindCanceled, Err: err}
 	}
+	return nil
 }

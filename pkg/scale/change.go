@@ -130,14 +130,7 @@ func (s *Service) made(ctx context.Context, c *change) (bool, error) {
 	return err == nil, err
 }
 
-func (s *Service) pause(ctx context.Context, try int) error {
-	const first, last = 20 * time.Millisecond, 100 * time.Millisecond
-	t := time.NewTimer(s.IDs.Jitter(min(first<<min(try, 3), last)))
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-t.C:
-		return nil
-	}
+// pause waits before try n+1 of a change that the store would not make.
+func (s *Service) pause(ctx context.Context, n int) error {
+	return queue.Backoff{First: 20 * time.Millisecond, Last: 100 * time.Millisecond}.Wait(ctx, n, s.IDs.Jitter)
 }

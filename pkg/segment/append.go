@@ -48,9 +48,6 @@ const (
 	maxTries = 12
 	// maxWalk bounds the pages read when an append is looked for.
 	maxWalk = 256
-	// backoffFirst doubles with each try after a store's refusal to work, up to backoffLast.
-	backoffFirst = 5 * time.Millisecond
-	backoffLast  = 200 * time.Millisecond
 )
 
 // Append commits refs to an open segment, at most once:
@@ -357,16 +354,7 @@ func headIn(r *meta.Refused) *meta.Head {
 	return h
 }
 
-// pause waits before try n+1: exponential, with jitter so that many who were throttled together do
-// not come back together.
+// pause waits before try n+1 after a store's refusal to work.
 func (l *Log) pause(ctx context.Context, n int) error {
-	d := min(backoffFirst<<n, backoffLast)
-	timer := time.NewTimer(l.ids.Jitter(d))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
+	return queue.Backoff{First: 5 * time.Millisecond, Last: 200 * time.Millisecond}.Wait(ctx, n, l.ids.Jitter)
 }

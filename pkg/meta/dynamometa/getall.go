@@ -2,7 +2,6 @@ package dynamometa
 
 import (
 	"context"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -15,6 +14,9 @@ import (
 // maxBatches bounds the requests of one GetAll: DynamoDB answers what fits in 16 MB and is not throttled, and
 // names the rest.
 const maxBatches = 10
+
+// firstPause skips the shortest pauses: what was left unprocessed was throttled, as DynamoDB says.
+const firstPause = 2
 
 // GetAll implements meta.Store: strongly consistent BatchGetItems, a unit for each 4 KB of each item.
 // Keys that DynamoDB leaves out of an answer are asked for again after a pause; Throttled if some are
@@ -64,22 +66,9 @@ func (s *Store) GetAll(ctx context.Context, keys []meta.Key) ([]meta.Item, error
 			return out, nil
 		}
 		ask.ConsistentRead = aws.Bool(true)
-		if err := rest(ctx, n); err != nil {
-			return nil, err
+		if !pause(ctx, n+firstPause) {
+			return nil, meta.Canceled(ctx, op)
 		}
 	}
 	return nil, &queue.Error{Op: op, Subject: keys[0].String(), Kind: queue.KindThrottled, Message: "the table leaves keys unanswered"}
-}
-
-// rest waits before request n+1, as DynamoDB asks for; Canceled if ctx ends first.
-func rest(ctx context.Context, n int) error {
-	const first, last = 20 * time.Millisecond, time.Second
-	t := time.NewTimer(min(first<<n, last))
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return meta.Canceled(ctx, "get records")
-	case <-t.C:
-		return nil
-	}
 }

@@ -189,23 +189,13 @@ func checkKey(key meta.Key) error {
 	return nil
 }
 
-const (
-	backoffFirst = 4 * time.Millisecond
-	backoffLast  = 250 * time.Millisecond
-)
-
 // pause waits before try n+1, with jitter, so that those who met do not meet again. It reports whether
 // ctx lives.
 func pause(ctx context.Context, n int) bool {
-	d := min(backoffFirst<<min(n, 10), backoffLast)
-	timer := time.NewTimer(d/2 + rand.N(d/2)) // #nosec G404 -- jitter needs no secrecy
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
+	jitter := func(d time.Duration) time.Duration {
+		return d/2 + rand.N(d/2) // #nosec G404 -- jitter needs no secrecy
 	}
+	return queue.Backoff{First: 4 * time.Millisecond, Last: 250 * time.Millisecond}.Wait(ctx, n, jitter) == nil
 }
 
 // contended is the answer of an op that others got before at each of its tries; nothing was changed.
