@@ -18,10 +18,7 @@ func (s *server) listDelayed(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	l := delay.Listing{Bodies: true}
-	if l.Limit, err = q.limit(queue.MaxPageSize); err != nil {
-		return err
-	}
-	if l.Cursor, err = q.cursor(); err != nil {
+	if l.Limit, l.Cursor, err = q.page(); err != nil {
 		return err
 	}
 	page, next, err := s.Delayed.List(r.Context(), topic, l)

@@ -71,6 +71,14 @@ func (q query) limit(most int) (int, error) {
 	return int(n), err                                                                    // #nosec G115 -- bounded by most
 }
 
+// page reads which page of a listing is wanted.
+func (q query) page() (limit int, cursor string, err error) {
+	if limit, err = q.limit(queue.MaxPageSize); err == nil {
+		cursor, err = q.cursor()
+	}
+	return limit, cursor, err
+}
+
 // seconds reads a duration; absent gives 0.
 func (q query) seconds(name string, hi time.Duration) (time.Duration, error) {
 	if !q.has(name) {

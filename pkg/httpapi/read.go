@@ -93,10 +93,7 @@ func (s *server) peekDelayed(r *http.Request, req *consume.PeekRequest, cursor s
 func peekRequest(q query, topic string) (consume.PeekRequest, error) {
 	req := consume.PeekRequest{Topic: topic, Segment: queue.SegmentID(q.text("segment"))}
 	var err error
-	if req.Limit, err = q.limit(queue.MaxPageSize); err != nil {
-		return req, err
-	}
-	if req.Cursor, err = q.cursor(); err != nil {
+	if req.Limit, req.Cursor, err = q.page(); err != nil {
 		return req, err
 	}
 	if q.has("segment") && !queue.ValidID(string(req.Segment)) {

@@ -165,11 +165,7 @@ func (s *server) listSubscriptions(w http.ResponseWriter, r *http.Request) error
 	if err != nil {
 		return err
 	}
-	limit, err := q.limit(queue.MaxPageSize)
-	if err != nil {
-		return err
-	}
-	cursor, err := q.cursor()
+	limit, cursor, err := q.page()
 	if err != nil {
 		return err
 	}
