@@ -62,20 +62,32 @@ func (c *call) newPlan(ctx context.Context, seg *meta.Segment, v *view, cur *met
 	return p, nil
 }
 
+// begin gives what is due, and whether there is anything that was never claimed.
+func (p *plan) begin(ctx context.Context) (list []due, fresh bool, err error) {
+	list, p.next = dueOf(p.cur, p.c.now)
+	p.take.From, p.take.To = p.cur.Next, p.cur.Next
+	_, fresh, err = p.view.at(ctx, max(p.cur.Next, p.view.start))
+	// A page that is gone, and truncated messages, are dealt with by the cut.
+	if queue.Is(err, queue.KindCorrupt) {
+		return list, true, nil
+	}
+	return list, fresh || p.cur.Next < p.view.start, err
+}
+
+// share is how many of the messages wanted may be such that were delivered before, where fresh ones wait.
+func (p *plan) share() int {
+	return max((p.messages+p.c.s.random(2))/2, p.messages-p.view.ahead(p.cur.Next))
+}
+
 // make fills the plan.
 func (p *plan) make(ctx context.Context) error {
-	list, next := dueOf(p.cur, p.c.now)
-	p.next = next
-	p.take.From, p.take.To = p.cur.Next, p.cur.Next
-	_, fresh, err := p.view.at(ctx, max(p.cur.Next, p.view.start))
-	if err != nil && !queue.Is(err, queue.KindCorrupt) {
+	list, fresh, err := p.begin(ctx)
+	if err != nil {
 		return err
 	}
-	// A page that is gone, and truncated messages, are dealt with by the cut.
-	fresh = fresh || err != nil || p.cur.Next < p.view.start
 	share, reserve := p.messages, int64(0)
 	if fresh && len(list) > 0 {
-		share = max((p.messages+p.c.s.random(2))/2, p.messages-p.view.ahead(p.cur.Next))
+		share = p.share()
 		reserve = p.cut.bytes / 2
 	}
 	p.cut.bytes -= reserve

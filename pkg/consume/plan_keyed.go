@@ -66,20 +66,16 @@ type stretch struct {
 
 // makeKeyed fills the plan for a subscription that keeps each key's messages in order.
 func (p *plan) makeKeyed(ctx context.Context) error {
-	list, next := dueOf(p.cur, p.c.now)
-	p.next = next
-	p.take.From, p.take.To = p.cur.Next, p.cur.Next
-	_, fresh, err := p.view.at(ctx, max(p.cur.Next, p.view.start))
-	if err != nil && !queue.Is(err, queue.KindCorrupt) {
+	list, fresh, err := p.begin(ctx)
+	if err != nil {
 		return err
 	}
-	fresh = fresh || err != nil || p.cur.Next < p.view.start
 	if !fresh && len(list) == 0 {
 		return nil
 	}
 	share := p.messages
 	if fresh {
-		share = max((p.messages+p.c.s.random(2))/2, p.messages-p.view.ahead(p.cur.Next))
+		share = p.share()
 	}
 	w, err := p.walk(ctx, list, fresh, share)
 	if err == nil && len(w.sources) == 0 && w.shared {

@@ -26,10 +26,7 @@ func (s *server) listSegments(w http.ResponseWriter, r *http.Request) error {
 	if q.has("state") && p.State != scale.SegmentOpen && p.State != scale.SegmentSealed {
 		return queue.Invalid("state", nil, "must be open or sealed")
 	}
-	if p.Limit, err = q.limit(queue.MaxPageSize); err != nil {
-		return err
-	}
-	if p.Cursor, err = q.cursor(); err != nil {
+	if p.Limit, p.Cursor, err = q.page(); err != nil {
 		return err
 	}
 	v, err := s.Scale.SegmentsPage(r.Context(), name, p)
@@ -66,7 +63,7 @@ func segment(v *scale.View, seg *scale.SegmentView) wire.Segment {
 func rate(p topics.Policy, r meta.Rate, window time.Duration) wire.Rate {
 	messages, bytes, commits := finite(float64(r.Messages)), finite(float64(r.Bytes)), finite(float64(r.Commits))
 	return wire.Rate{
-		Window: window.Seconds(), Score: finite(p.Score(messages, bytes, commits)),
+		Window: window.Seconds(), Score: finite(p.Score(r)),
 		MessagesPerSecond: messages, BytesPerSecond: bytes, CommitsPerSecond: commits,
 	}
 }
@@ -166,11 +163,7 @@ func (s *server) listEvents(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	limit, err := q.limit(queue.MaxPageSize)
-	if err != nil {
-		return err
-	}
-	cursor, err := q.cursor()
+	limit, cursor, err := q.page()
 	if err != nil {
 		return err
 	}
