@@ -67,6 +67,26 @@ type Rate struct {
 	Commits  float32 `json:"c"`
 }
 
+// Pace is the rate at which what stands behind the first ref of the tail came in until now; not ok for a tail
+// that is too short to say.
+func (h *Head) Pace(now queue.Millis) (pace Rate, ok bool) {
+	const (
+		least   = 8                      // refs
+		minSpan = 500 * time.Millisecond // that they are taken to have come in, at the least
+	)
+	if len(h.Tail) < least {
+		return Rate{}, false
+	}
+	seconds := float32(max(minSpan, now.Sub(h.Tail[0].VisibleAt())).Seconds())
+	for i := range h.Tail[1:] {
+		r := &h.Tail[i+1]
+		pace.Messages += float32(r.Count) / seconds
+		pace.Bytes += float32(r.Bytes) / seconds
+		pace.Commits += 1 / seconds
+	}
+	return pace, true
+}
+
 // GaugePK is the partition of a topic's gauges.
 func GaugePK(topic queue.TopicID) string { return "g/" + string(topic) }
 

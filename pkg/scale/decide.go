@@ -73,24 +73,17 @@ func Decide(s State) []Decision {
 // byScore are the places of the open segments, the greatest load first.
 func (d *decider) byScore() []int {
 	order := make([]int, len(d.Open))
-	most := make([]float64, len(d.Open))
+	load := make([]float64, len(d.Open))
 	for i := range order {
-		order[i], most[i] = i, d.most(i)
+		order[i], load[i] = i, d.most(i)
 	}
 	slices.SortStableFunc(order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(most[b], most[a]), cmp.Compare(d.Open[b].Segment.Range.Len(), d.Open[a].Segment.Range.Len()))
+		return cmp.Or(cmp.Compare(load[b], load[a]), cmp.Compare(d.Open[b].Segment.Range.Len(), d.Open[a].Segment.Range.Len()))
 	})
 	return order
 }
 
-// most is the greatest score of a segment by any of its rates.
-func (d *decider) most(i int) float64 {
-	s := score(d.Policy, d.Open[i].Gauge.Last)
-	for _, r := range d.Open[i].Gauge.Rates {
-		s = max(s, score(d.Policy, r))
-	}
-	return s
-}
+func (d *decider) most(i int) float64 { return most(d.Policy, &d.Open[i].Gauge) }
 
 func (d *decider) age(i int) time.Duration { return d.Now.Sub(d.Open[i].Segment.Created) }
 
@@ -113,10 +106,10 @@ func (d *decider) splitLoaded() {
 
 // trigger finds the rate that asks for a split, and why; "" if none does.
 func (d *decider) trigger(m *Measure) (load float64, reason string) {
-	last := score(d.Policy, m.Gauge.Last)
+	last := d.Policy.Score(m.Gauge.Last)
 	windows := queue.RateWindows()
 	for i, factor := range splitRules() {
-		if s := score(d.Policy, m.Gauge.Rates[i]); s > factor {
+		if s := d.Policy.Score(m.Gauge.Rates[i]); s > factor {
 			return max(s, last), fmt.Sprintf("%d-minute rate is %.1f times the target, more than %g", int(windows[i].Minutes()), s, factor)
 		}
 	}

@@ -33,7 +33,7 @@ func measure(seg *meta.Segment, head *meta.Head, last *meta.SegmentGauge, at, no
 	g.Base, g.BaseAt = last.Base, last.BaseAt
 	dt := max(now.Sub(at), time.Second)
 	g.Last = since(&g, last, dt)
-	if pace, ok := tailPace(head, now); ok && fresh {
+	if pace, ok := head.Pace(now); ok && fresh {
 		// The average since creation says nothing of an old segment that wakes up.
 		g.Last = pace
 	}
@@ -57,22 +57,6 @@ func since(g, last *meta.SegmentGauge, dt time.Duration) meta.Rate {
 	return meta.Rate{
 		Messages: per(g.Messages, last.Messages), Bytes: per(g.Bytes, last.Bytes), Commits: per(g.Commits, last.Commits),
 	}
-}
-
-// tailPace is the rate at which a head's tail came in; not ok for too short a tail.
-func tailPace(head *meta.Head, now queue.Millis) (meta.Rate, bool) {
-	const least = 8
-	if len(head.Tail) < least {
-		return meta.Rate{}, false
-	}
-	var r meta.Rate
-	for i := range head.Tail {
-		r.Messages += float32(head.Tail[i].Count)
-		r.Bytes += float32(head.Tail[i].Bytes)
-		r.Commits++
-	}
-	dt := max(time.Second, now.Sub(head.Tail[0].VisibleAt()))
-	return scaled(r, 1/dt.Seconds()), true
 }
 
 func blend(old, inst meta.Rate, alpha float64) meta.Rate {
@@ -117,7 +101,11 @@ func (m *Measure) share(r queue.SlotRange) float64 {
 	return c.at(hi) - c.at(lo)
 }
 
-// score is the measure's load by one of its rates, relative to the policy.
-func score(p topics.Policy, r meta.Rate) float64 {
-	return p.Score(float64(r.Messages), float64(r.Bytes), float64(r.Commits))
+// most is the greatest score of a segment by any of its rates.
+func most(p topics.Policy, g *meta.SegmentGauge) float64 {
+	s := p.Score(g.Last)
+	for _, r := range g.Rates {
+		s = max(s, p.Score(r))
+	}
+	return s
 }

@@ -108,10 +108,7 @@ func (s *Service) SegmentsPage(ctx context.Context, topic string, p Page) (View,
 		if g := last[seg.ID]; g.gauge != nil && seg.Sealed == 0 {
 			v.Measured = max(v.Measured, g.at)
 			one.Measured, one.Last, one.Rates, one.Hot = true, g.gauge.Last, g.gauge.Rates, g.gauge.Hot
-			one.Score = score(v.Policy, g.gauge.Last)
-			for _, r := range g.gauge.Rates {
-				one.Score = max(one.Score, score(v.Policy, r))
-			}
+			one.Score = most(v.Policy, g.gauge)
 		}
 		v.Segments[i] = one
 	}

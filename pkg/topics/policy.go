@@ -53,8 +53,9 @@ func (s *Service) Policy(m *Map) Policy {
 // Score is load relative to the policy: 1 is what one segment should carry. Commits count only where they
 // are of few messages: a batch of many keys goes to every segment, however many there are, so that more
 // segments would not relieve any.
-func (p Policy) Score(messages, bytes, commits float64) float64 {
+func (p Policy) Score(r meta.Rate) float64 {
 	const few = 8 // messages a commit
+	messages, bytes, commits := float64(r.Messages), float64(r.Bytes), float64(r.Commits)
 	score := max(messages/float64(p.Messages), bytes/float64(p.Bytes))
 	if messages <= few*commits {
 		score = max(score, commits/CommitTarget)
@@ -71,25 +72,15 @@ func (s *Service) Observe(ctx context.Context, m *Map, head *meta.Head, pressed 
 	}
 }
 
-// minPace is the number of refs in a tail from which on its pace says something, minSpan (ms) the least time
-// that they are taken to have come in.
-const (
-	minPace = 8
-	minSpan = 500
-)
-
+// fast reports whether a head's tail came in faster than its segment should carry: by the tail's own times, as
+// those who wrote it may have other clocks than ours.
 func (p Policy) fast(head *meta.Head) bool {
 	n := len(head.Tail)
-	if n < minPace {
+	if n == 0 {
 		return false
 	}
-	var messages, bytes float64
-	for i := range head.Tail[1:] {
-		messages += float64(head.Tail[i+1].Count)
-		bytes += float64(head.Tail[i+1].Bytes)
-	}
-	seconds := float64(max(minSpan, head.Tail[n-1].VisibleAt()-head.Tail[0].VisibleAt())) / 1000
-	return p.Score(messages/seconds, bytes/seconds, float64(n-1)/seconds) > 1
+	pace, ok := head.Pace(head.Tail[n-1].VisibleAt())
+	return ok && p.Score(pace) > 1
 }
 
 // Alert asks the leader to look at a topic, at one write at most for each topic in a while, and wakes it.
