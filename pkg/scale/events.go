@@ -63,30 +63,58 @@ func (l *leader) note(ctx context.Context, m *topics.Map, e *meta.Event, about [
 	return l.write(ctx, []meta.Op{meta.Put{Record: e, If: meta.Absent(), Version: meta.NewVersion(l.IDs)}})
 }
 
-// trim removes the oldest events once many new ones were put.
+// trim removes the oldest events once the leader has put many new ones.
 func (l *leader) trim(ctx context.Context) error {
 	if l.events < trimEvery || !l.holds(ctx) {
 		return nil
 	}
-	kept, err := l.Meta.Query(ctx, meta.Range{PK: meta.EventPK, Limit: meta.EventsKept, Reverse: true})
+	ops, more, err := l.dropOld(ctx)
 	if err != nil {
 		return err
 	}
-	var ops []meta.Op
-	if kept.More {
-		oldest := kept.Items[len(kept.Items)-1].Record.Key().SK
-		old, err := l.Meta.Query(ctx, meta.Range{PK: meta.EventPK, To: oldest, Limit: meta.MaxTransactOps - 1})
-		if err != nil {
-			return err
-		}
-		for _, item := range old.Items {
-			ops = append(ops, meta.Delete{Key: item.Record.Key(), If: meta.Any(), Kind: meta.KindEvent})
-		}
-		if old.More {
-			return l.held.Commit(ctx, l.events, ops...) // more next time
-		}
+	left := uint64(0)
+	if more {
+		left = l.events // the next run goes on
 	}
-	return l.held.Commit(ctx, 0, ops...)
+	return l.held.Commit(ctx, left, ops...)
+}
+
+// trimByHand does the same for those who make changes by hand, every handEvery-th change of a topic. What it
+// cannot remove the next one does.
+func (s *Service) trimByHand(ctx context.Context, epoch queue.Epoch) {
+	const handEvery = 32
+	if epoch%handEvery != 0 {
+		return
+	}
+	ops, _, err := s.dropOld(ctx)
+	if err == nil && len(ops) > 0 {
+		_, err = s.Meta.Transact(ctx, ops)
+	}
+	if err != nil {
+		s.Logger.LogAttrs(ctx, slog.LevelInfo, "old events are left to the next change", slog.String("error", err.Error()))
+	}
+}
+
+// dropOld gives ops that delete the oldest of the events that need not be kept, as many as one transaction
+// takes beside a lease; more says that there are others.
+func (s *Service) dropOld(ctx context.Context) (ops []meta.Op, more bool, err error) {
+	kept := meta.Range{PK: meta.EventPK, Limit: meta.EventsKept, Reverse: true}
+	for kept.Limit > 0 { // a page may hold fewer than asked for
+		page, err := s.Meta.Query(ctx, kept)
+		if err != nil || !page.More {
+			return nil, false, err
+		}
+		kept.Limit -= len(page.Items)
+		kept.To = page.Items[len(page.Items)-1].Record.Key().SK
+	}
+	old, err := s.Meta.Query(ctx, meta.Range{PK: meta.EventPK, To: kept.To, Limit: meta.MaxTransactOps - 1})
+	if err != nil {
+		return nil, false, err
+	}
+	for _, item := range old.Items {
+		ops = append(ops, meta.Delete{Key: item.Record.Key(), If: meta.Any(), Kind: meta.KindEvent})
+	}
+	return ops, old.More, nil
 }
 
 func levelOf(a meta.Action) slog.Level {

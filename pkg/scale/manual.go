@@ -142,13 +142,14 @@ func (s *Service) byHand(ctx context.Context, m *topics.Map, c *change, dry bool
 	// The leader is to take it back once it is cold.
 	watch := &meta.Watch{Topic: m.ID(), Name: m.Name, Put: event.At}
 	c.ops = append(c.ops, meta.Put{Record: watch, Version: meta.NewVersion(s.IDs)})
-	_, err := s.commit(ctx, c, func(ctx context.Context, ops []meta.Op) error {
+	after, err := s.commit(ctx, c, func(ctx context.Context, ops []meta.Op) error {
 		_, err := s.Meta.Transact(ctx, ops)
 		return err
 	})
 	if err != nil {
 		return Planned{}, err
 	}
+	s.trimByHand(ctx, after.Topic.Epoch)
 	p.Made = event.Made
 	return p, nil
 }

@@ -166,7 +166,11 @@ func (a *app) draw(ctx context.Context, s *connection, topic string, f segmentsF
 	if strings.EqualFold(filepath.Ext(f.out), ".png") {
 		write = h.PNG
 	}
-	return writeFile(f.out, write)
+	if err := writeFile(f.out, write); err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintf(a.Stderr, "drew %s\n", f.out)
+	return nil
 }
 
 // writeFile makes or replaces a file, which is there whole or not at all.
