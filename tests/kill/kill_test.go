@@ -21,7 +21,7 @@ func TestKillLoop(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 
 	s := newServer(t)
-	s.start()
+	s.Start()
 	l := &load.Load{Target: s, Ledger: load.NewLedger(), Seed: seed, Pace: pace, Visibility: 2 * time.Second, Claim: 30}
 	l.SetUp(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
@@ -29,8 +29,8 @@ func TestKillLoop(t *testing.T) {
 	l.Start(ctx, t)
 	for range kills {
 		time.Sleep(time.Duration(50+rng.IntN(400)) * time.Millisecond)
-		s.kill()
-		s.start()
+		s.Kill()
+		s.Start()
 	}
 	l.Finish(ctx, t)
 }

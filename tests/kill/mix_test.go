@@ -33,7 +33,7 @@ func TestKillMix(t *testing.T) {
 	t.Logf("%d kills, SPILLWAY_SEED=%d", kills, seed)
 	rng := rand.New(rand.NewPCG(seed, 1))
 	s := newServer(t)
-	s.start()
+	s.Start()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
 	m := &mix{s: s, stop: make(chan struct{})}
@@ -55,8 +55,8 @@ func TestKillMix(t *testing.T) {
 	})
 	for range kills {
 		time.Sleep(time.Duration(50+rng.IntN(400)) * time.Millisecond)
-		s.kill()
-		s.start()
+		s.Kill()
+		s.Start()
 	}
 	m.await(ctx)
 	close(m.stop)

@@ -18,7 +18,7 @@ const contested = "contested"
 // TestContradictions makes changes that cannot all be: of the same segments at once, and of a topic that goes.
 func TestContradictions(t *testing.T) {
 	s := newServer(t)
-	s.start()
+	s.Start()
 	t.Run("same segments", func(t *testing.T) { changeTheSame(t, s.client(1)) })
 	t.Run("deleted topic", func(t *testing.T) { deleteUnderSplits(t, s.client(1)) })
 }

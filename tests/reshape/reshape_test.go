@@ -26,7 +26,7 @@ func TestReshape(t *testing.T) {
 	seed := uint64(envInt(t, "SPILLWAY_SEED", int(time.Now().UnixNano()&0xffffff)))
 	t.Logf("%v, SPILLWAY_SEED=%d", span, seed)
 	s := newServer(t)
-	s.start()
+	s.Start()
 	ctx, cancel := context.WithTimeout(t.Context(), span+90*time.Second)
 	defer cancel()
 	r := &run{t: t, ctx: ctx, server: s, seed: seed, admin: s.client(40), stop: make(chan struct{}), drain: make(chan struct{})}
@@ -39,8 +39,8 @@ func TestReshape(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	for end := time.Now().Add(span); time.Now().Before(end); {
 		time.Sleep(time.Duration(1000+rng.IntN(2000)) * time.Millisecond)
-		s.kill()
-		s.start()
+		s.Kill()
+		s.Start()
 	}
 	close(r.stop)
 	r.producers.Wait()
