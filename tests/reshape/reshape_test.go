@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spillway-mq/spillway/pkg/client"
+	"github.com/spillway-mq/spillway/pkg/scale"
 )
 
 const (
@@ -42,6 +43,7 @@ func TestReshape(t *testing.T) {
 		s.Kill()
 		s.Start()
 	}
+	r.awaitLeader()
 	close(r.stop)
 	r.producers.Wait()
 	cut.check(r)
@@ -192,13 +194,7 @@ func (r *run) judge() {
 	for _, c := range r.changers {
 		changes += len(c.made)
 	}
-	leader := 0
-	for e, err := range r.admin.Events(r.ctx, "") {
-		r.must(err)
-		if e.LeaderEpoch != 0 {
-			leader++
-		}
-	}
+	leader := r.ledChanges()
 	for i, refused := range r.server.refused {
 		if i < maxWrong {
 			r.t.Errorf("refused: %s", refused)
@@ -207,6 +203,26 @@ func (r *run) judge() {
 	r.t.Logf("%d changes by hand, %d by the leader", changes, leader)
 	if changes < 10 || leader < 1 || len(r.work.sent) < 500 {
 		r.t.Error("too little happened")
+	}
+}
+
+// ledChanges counts the changes of which the leader's events tell.
+func (r *run) ledChanges() (n int) {
+	for e, err := range r.admin.Events(r.ctx, "") {
+		r.must(err)
+		if e.LeaderEpoch != 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// awaitLeader goes on, without kills, until the leader has made a change. One that was killed under its lease
+// keeps the next one from acting for the lease's time, and kills may have come faster than that.
+func (r *run) awaitLeader() {
+	const patience = 3 * scale.LeaderTTL
+	for end := time.Now().Add(patience); r.ledChanges() == 0 && time.Now().Before(end); {
+		time.Sleep(200 * time.Millisecond)
 	}
 }
 
