@@ -15,6 +15,9 @@ OUT   := out
 TESTFLAGS ?=
 # Packages whose path matches run a Node.js process; they have a target of their own.
 NODE_PACKAGES ?= /infra(/|$$)
+# Packages that the race detector would only slow: one goroutine works and draws in the latter two, and the
+# flood's simulated time counts how fast goroutines get their turn.
+RACELESS ?= /tests/flood$$|/internal/(cost|lineage)$$
 # How long each fuzz target runs, how many kills one run of the kill loop makes, and in a soak.
 FUZZTIME ?= 20s
 SPILLWAY_KILLS ?= 30
@@ -69,8 +72,8 @@ test-aws: need-node ## deploy to an emulator of AWS and test it from outside; to
 	"$${run[@]}" go test -tags localstack -count=1 -timeout 30m $(TESTFLAGS) ./localstack-tests/...
 
 .PHONY: race
-race: ## the same tests under the race detector, but for the flood: its simulated time counts how fast goroutines get their turn
-	@go test -race $(TESTFLAGS) $$(go list ./... | grep -vE '$(NODE_PACKAGES)|/tests/flood$$')
+race: ## the same tests under the race detector, but for those of RACELESS
+	@go test -race $(TESTFLAGS) $$(go list ./... | grep -vE '$(NODE_PACKAGES)|$(RACELESS)')
 
 .PHONY: check
 check: vet fmt-check lint tidy-check generate-check ## all static checks
