@@ -1,8 +1,10 @@
 package cost
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -12,6 +14,7 @@ const (
 	plotLeft, plotRight, plotTop, plotFoot = 70, 150, 30, 50
 	plotDecadesX, plotDecadesY             = 3, 5
 	plotLeast                              = 0.001
+	plotLine                               = 13
 )
 
 func plotX(batch float64) float64 {
@@ -21,6 +24,21 @@ func plotX(batch float64) float64 {
 func plotY(usd float64) float64 {
 	at := math.Log10(usd/plotLeast) / plotDecadesY
 	return plotHeight - plotFoot - at*(plotHeight-plotTop-plotFoot)
+}
+
+// label names a curve at its end.
+type label struct {
+	at           float64
+	name, colour string
+}
+
+// apart moves labels down until none covers another.
+func apart(labels []label) []label {
+	slices.SortFunc(labels, func(a, b label) int { return cmp.Compare(a.at, b.at) })
+	for i := range labels[1:] {
+		labels[i+1].at = max(labels[i+1].at, labels[i].at+plotLine)
+	}
+	return labels
 }
 
 // plot draws the cost of a million messages by batch size, Spillway's for each size and SQS's for 1 KB, as
@@ -44,6 +62,7 @@ func (s *study) plot() string {
 	}
 	text(plotX(math.Pow(10, plotDecadesX/2.0)), plotHeight-10, "middle", "", "messages a batch")
 	text(plotLeft, plotTop-12, "start", "", "US dollars for a million messages, produced and consumed once")
+	var labels []label
 	curve := func(name, colour, dash string, of func(*Bill) float64, size int) {
 		var points []string
 		var last float64
@@ -52,7 +71,7 @@ func (s *study) plot() string {
 			points = append(points, fmt.Sprintf("%.1f,%.1f", plotX(float64(batch)), last))
 		}
 		fmt.Fprintf(&b, "<polyline points=\"%s\" fill=\"none\" stroke=\"%s\" stroke-width=\"2\"%s/>\n", strings.Join(points, " "), colour, dash)
-		text(plotWidth-plotRight+8, last+4, "start", "fill=\""+colour+"\"", name)
+		labels = append(labels, label{at: last, name: name, colour: colour})
 	}
 	colours := []string{"#1b6ca8", "#2a9d5c", "#c77d0a", "#a8326b"}
 	for i, size := range pageSizes() {
@@ -60,6 +79,9 @@ func (s *study) plot() string {
 	}
 	curve("SQS, 1 KB", "#555", " stroke-dasharray=\"6 4\"", func(x *Bill) float64 { return x.Rivals[0].PerMillion }, 1000)
 	curve("floor", "#999", " stroke-dasharray=\"2 3\"", func(x *Bill) float64 { return x.Floor }, 1000)
+	for _, l := range apart(labels) {
+		text(plotWidth-plotRight+8, l.at+4, "start", "fill=\""+l.colour+"\"", l.name)
+	}
 	b.WriteString("</svg>\n")
 	return b.String()
 }
