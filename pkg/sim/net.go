@@ -122,11 +122,7 @@ func send[T any](ctx context.Context, n *network, r *request, do func(late bool)
 		}
 		// A frozen process notices nothing before it goes on.
 		r.inst.awaitThaw()
-		if r.write && n.world.coin(r, "abandoned", 2) {
-			return none, lostAnswer(r)
-		}
-		n.forget(r)
-		if r.stage == served && r.write {
+		if r.write && (n.world.coin(r, "abandoned", 2) || !n.withdraw(r)) {
 			return none, lostAnswer(r)
 		}
 		return none, refusal(r, queue.KindCanceled)
@@ -177,16 +173,17 @@ func (n *network) remove(r *request) {
 	}
 }
 
-// forget drops a stray request.
-func (n *network) forget(r *request) {
+// withdraw drops a stray request; false if it is on its way no more: while its caller was frozen it may have arrived.
+func (n *network) withdraw(r *request) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for i, p := range n.stray {
 		if p == r {
 			n.stray = append(n.stray[:i:i], n.stray[i+1:]...)
-			return
+			return true
 		}
 	}
+	return false
 }
 
 // answer lets a request's caller go on.
