@@ -15,9 +15,9 @@ OUT   := out
 TESTFLAGS ?=
 # Packages whose path matches run a Node.js process; they have a target of their own.
 NODE_PACKAGES ?= /infra(/|$$)
-# Packages that the race detector would only slow: one goroutine works and draws in the latter two, and the
+# Packages that the race detector would only slow: one goroutine works in all but the first, and the
 # flood's simulated time counts how fast goroutines get their turn.
-RACELESS ?= /tests/flood$$|/internal/(cost|lineage)$$
+RACELESS ?= /tests/(flood|latency)$$|/internal/(cost|lineage)$$
 # How long each fuzz target runs, how many kills one run of the kill loop makes, and in a soak.
 FUZZTIME ?= 20s
 SPILLWAY_KILLS ?= 30

@@ -65,7 +65,7 @@ func (r *run) refs(ctx context.Context, id queue.SegmentID) (out []meta.Ref) {
 
 // messages are the bodies that a ref stands for.
 func (r *run) messages(ref *meta.Ref) []uint64 {
-	held := r.store.held[ref.Object]
+	held := r.store.notes.held[ref.Object]
 	if len(held) == 1 && held[0]&alike == alike {
 		first := held[0]
 		held = nil

@@ -39,8 +39,9 @@ func TestFlood(t *testing.T) {
 	})
 	r.t = t
 	total := r.check()
+	counts := r.store.Counts()
 	t.Logf("%d messages, in order by key; %d calls of the store, %.0f write units, %d throttled; %d calls not offered for want of room\n%s",
-		total, r.store.calls, r.store.units, r.store.throttles, r.missed, r.table())
+		total, counts.Requests, counts.Units, counts.Throttles, r.missed, r.table())
 	if file := os.Getenv("SPILLWAY_FLOOD_PLOT"); file != "" {
 		if err := os.WriteFile(file, []byte(r.plot()), 0o600); err != nil {
 			t.Error(err)

@@ -187,9 +187,7 @@ func (r *run) watch(done chan struct{}) {
 			r.t.Error(err)
 			return
 		}
-		r.store.mu.Lock()
-		now := r.store.throttles
-		r.store.mu.Unlock()
+		now := r.store.Counts().Throttles
 		r.mu.Lock()
 		w := r.windowAt(time.Since(r.began) - time.Nanosecond)
 		w.segments, w.throttles = len(m.Open), now-throttles
