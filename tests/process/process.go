@@ -4,11 +4,14 @@
 package process
 
 import (
+	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -21,7 +24,7 @@ const (
 	logShown = 8000
 )
 
-// Server is one spillway process after another. Not safe for concurrent use, but for Pool.
+// Server is one spillway process after another. Not safe for concurrent use, but for Pool and PID.
 type Server struct {
 	// Addr is where it listens: "127.0.0.1:8080".
 	Addr string
@@ -29,22 +32,49 @@ type Server struct {
 	Pool *http.Transport
 
 	t      *testing.T
+	o      Options
 	binary string
-	data   string
 	log    *os.File
 	cmd    *exec.Cmd
+	pid    atomic.Int64
+	ended  chan struct{} // closed when cmd has ended
 }
 
-// New builds the server and chooses an address; Start runs it. It is killed when the test ends, and its log
-// shown if the test has failed.
+// Options are how a server differs from `spillway serve` on a folder of the test's own, which the zero value is.
+type Options struct {
+	// Build are the arguments of go build, after its -o.
+	Build []string
+	// Args are the arguments of the program, given where to listen and where the data is.
+	Args func(addr, data string) []string
+	// Data is the data folder.
+	Data string
+}
+
+// New is NewWith the zero Options.
 func New(t *testing.T) *Server {
 	t.Helper()
+	return NewWith(t, Options{})
+}
+
+// NewWith builds the server and chooses an address; Start runs it. It is killed when the test ends, and its log
+// shown if the test has failed.
+func NewWith(t *testing.T, o Options) *Server {
+	t.Helper()
 	dir := t.TempDir()
+	if o.Build == nil {
+		o.Build = []string{"github.com/spillway-mq/spillway/cmd/spillway"}
+	}
+	if o.Args == nil {
+		o.Args = func(addr, data string) []string { return []string{"serve", "--listen", addr, "--data", data} }
+	}
+	if o.Data == "" {
+		o.Data = filepath.Join(dir, "data")
+	}
 	s := &Server{
-		t: t, binary: filepath.Join(dir, "spillway"), data: filepath.Join(dir, "data"), Addr: freeAddress(t),
+		t: t, o: o, binary: filepath.Join(dir, "spillway"), Addr: freeAddress(t),
 		Pool: &http.Transport{MaxIdleConnsPerHost: 64},
 	}
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", s.binary, "github.com/spillway-mq/spillway/cmd/spillway") // #nosec G204 -- a folder of the test
+	build := exec.CommandContext(t.Context(), "go", append([]string{"build", "-o", s.binary}, o.Build...)...) // #nosec G204 -- the test's own
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the server: %v\n%s", err, out)
 	}
@@ -77,26 +107,82 @@ func (s *Server) URL() string { return "http://" + s.Addr }
 // Start runs the server and waits until it is ready.
 func (s *Server) Start() {
 	s.t.Helper()
-	s.cmd = exec.CommandContext(s.t.Context(), s.binary, "serve", "--listen", s.Addr, "--data", s.data) // #nosec G204 -- what New built
-	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
-	if err := s.cmd.Start(); err != nil {
+	if err := s.TryStart(); err != nil {
 		s.t.Fatal(err)
 	}
+}
+
+// TryStart is Start for a server that may be unable to; then it has ended.
+func (s *Server) TryStart() error {
+	s.cmd = exec.CommandContext(s.t.Context(), s.binary, s.o.Args(s.Addr, s.o.Data)...) // #nosec G204 -- what NewWith built
+	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
+	if err := s.cmd.Start(); err != nil {
+		s.cmd = nil
+		return err
+	}
+	s.pid.Store(int64(s.cmd.Process.Pid))
+	s.ended = make(chan struct{})
+	go func(cmd *exec.Cmd, ended chan struct{}) {
+		defer close(ended)
+		_ = cmd.Wait()
+	}(s.cmd, s.ended)
 	client := &http.Client{Transport: s.Pool}
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		select {
+		case <-s.ended:
+			err := fmt.Errorf("the server has ended: %s", s.cmd.ProcessState)
+			s.gone()
+			return err
+		default:
+		}
 		req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, s.URL()+"/readyz", nil)
 		if err != nil {
-			s.t.Fatal(err)
+			return err
 		}
 		resp, err := client.Do(req)
 		if err == nil {
 			_ = resp.Body.Close()
 			if resp.StatusCode == http.StatusOK {
-				return
+				return nil
 			}
 		}
 	}
-	s.t.Fatalf("the server is not ready after %v", patience)
+	s.Kill()
+	return fmt.Errorf("the server is not ready after %v", patience)
+}
+
+// PID is the process that runs; 0 if none does. It may be called at any time.
+func (s *Server) PID() int { return int(s.pid.Load()) }
+
+// Log is the file that the server's log goes to.
+func (s *Server) Log() string { return s.log.Name() }
+
+// Signal sends the process a signal.
+func (s *Server) Signal(sig syscall.Signal) error {
+	if s.cmd == nil {
+		return os.ErrProcessDone
+	}
+	return s.cmd.Process.Signal(sig)
+}
+
+// Stop ends the server in order, by SIGTERM. One that does not end in time is killed, which is an error, as is
+// one that ends with another code than 0.
+func (s *Server) Stop(within time.Duration) error {
+	if err := s.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	select {
+	case <-s.ended:
+	case <-time.After(within):
+		s.Kill()
+		return fmt.Errorf("the server did not end within %v", within)
+	}
+	state := s.cmd.ProcessState
+	s.gone()
+	if !state.Success() {
+		return errors.New("the server ended with " + state.String())
+	}
+	return nil
 }
 
 // Kill ends the server as a power cut would end the process: no handler runs.
@@ -105,7 +191,12 @@ func (s *Server) Kill() {
 		return
 	}
 	_ = s.cmd.Process.Signal(syscall.SIGKILL)
-	_ = s.cmd.Wait()
+	<-s.ended
+	s.gone()
+}
+
+func (s *Server) gone() {
 	s.cmd = nil
+	s.pid.Store(0)
 	s.Pool.CloseIdleConnections()
 }
