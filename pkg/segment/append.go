@@ -73,6 +73,8 @@ func (l *Log) Append(ctx context.Context, c Commit) (Committed, error) {
 		if done, found, err := t.look(ctx); err != nil || found {
 			return done, err
 		}
+	} else {
+		t.floor = l.TailFirst(c.Segment.ID)
 	}
 	var err error
 	for n := range maxTries {
@@ -108,6 +110,9 @@ type try struct {
 	unknown bool
 	// pressed: the store refused a try for being asked too much.
 	pressed bool
+	// floor is an offset that had left the tail before our first request: what is below it is not ours,
+	// whatever the clocks say.
+	floor queue.Offset
 }
 
 // once makes one attempt. again asks for another; then err says why.
@@ -228,8 +233,11 @@ func (t *try) refused(ctx context.Context, r *meta.Refused) (done Committed, aga
 		if err != nil || found {
 			return done, false, err
 		}
-		// But not for ever: what was put for a commit that did not come is collected.
-		if r.Reason == meta.ReasonLate && head.LastAppend > t.commit.At.Add(queue.MaxCommitDelay) {
+		// But not for ever: what was put for a commit that did not come is collected. How much time has
+		// passed is for the clock to say that the commit's own time is from: a head that is ahead of it may have
+		// been written before that clock was set back, and no commit would come through until it has caught up.
+		void := t.commit.At.Add(queue.MaxCommitDelay)
+		if r.Reason == meta.ReasonLate && head.LastAppend > void && t.log.clock.Millis() > void {
 			kind := queue.KindUnavailable
 			if t.unknown {
 				kind = queue.KindOutcomeUnknown
@@ -315,7 +323,7 @@ func (t *try) look(ctx context.Context) (Committed, bool, error) {
 	since := want.Created.Add(-queue.CommitTimeout)
 	edge := head.TailFirst
 	for range maxWalk {
-		if edge == 0 {
+		if edge <= t.floor {
 			return Committed{}, false, nil
 		}
 		page, _, err := t.log.page(ctx, t.op.Segment, edge-1)

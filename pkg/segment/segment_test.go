@@ -215,6 +215,35 @@ func lateRequest(t *testing.T, between int, pause time.Duration) {
 	}
 }
 
+// TestClockSetBack: a head that was written while the clock was ahead takes commits after it was set back, however
+// much was written meanwhile; one that has waited too long by one and the same clock stays void.
+func TestClockSetBack(t *testing.T) {
+	w := newWorld(t)
+	right, far := w.now, 300*queue.RollRefs // more pages than are looked through
+	w.now = right.Add(queue.MaxCommitDelay + time.Hour)
+	for i := range far {
+		if _, err := w.clean.Append(t.Context(), w.commit(byte(i%200), 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.now = right
+	for i := range 2 {
+		done, err := w.clean.Append(t.Context(), w.commit(byte(210+i), 1))
+		if err != nil || done.Offset != queue.Offset(far+i) || done.Repeated {
+			t.Errorf("commit %d after the clock was set back: %+v, %v", i, done, err)
+		}
+	}
+	w.now = w.now.Add(2*queue.MaxCommitDelay + time.Hour)
+	old := w.commit(201, 1)
+	w.now = w.now.Add(queue.MaxCommitDelay + time.Second)
+	if _, err := w.clean.Append(t.Context(), w.commit(202, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.clean.Append(t.Context(), old); !queue.Is(err, queue.KindUnavailable) {
+		t.Errorf("a commit that waited too long: %v", err)
+	}
+}
+
 func TestSequence(t *testing.T) {
 	w := newWorld(t)
 	seq := func(n uint64, id byte) segment.Commit {
