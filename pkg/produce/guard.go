@@ -168,9 +168,11 @@ func (c *call) secondTry(ctx context.Context, item *meta.Item, fresh *meta.Attem
 		case last.Answer != nil:
 			answer, err := decodeAnswer(last.Answer)
 			return answer, err == nil, err
-		case last.Deadline > c.created:
+		case last.Deadline > c.created && last.Deadline.Sub(c.created) <= queue.CommitTimeout+queue.ClockSlack:
 			return Answer{}, false, inProgress(c.topic.Name, min(last.Deadline.Sub(c.created), time.Second))
 		}
+		// Over, or from before the clock was set back, which tells nothing of whether it is: taking over is safe in
+		// any case, and waiting would take as long as the clock was ahead.
 		next = *last
 		next.Deadline = fresh.Deadline
 		c.again = true

@@ -232,6 +232,32 @@ func TestIdempotencyKey(t *testing.T) {
 	}
 }
 
+// TestKeyClockSetBack: a process dies in the middle of a call, and the clock turns out to have been ahead. The
+// key is free as soon as after any other crash.
+func TestKeyClockSetBack(t *testing.T) {
+	w := newWorld(t)
+	w.topic("t", topics.Config{})
+	req := produce.Request{Topic: "t", Messages: messages(2, "x", 0), Guard: produce.Guard{IdempotencyKey: "k", BodyHash: "h"}}
+	right := w.now
+	w.now = right.Add(time.Hour)
+	plan := fault.Script(fault.Options{}, fault.Rule{Op: "append", Nth: 1, Fault: fault.CrashAfter})
+	if a, err := w.process(fault.Meta(w.meta, plan), w.blob).Produce(t.Context(), req); err == nil && a.Runs[0].Err == nil {
+		t.Fatal("the call worked, though its process died")
+	}
+	second := w.process(w.meta, w.blob)
+	if _, err := second.Produce(t.Context(), req); queue.CodeOf(err) != queue.CodeIdempotencyInProgress {
+		t.Fatalf("within the call's time: %v", err)
+	}
+	w.now = right
+	for range 2 {
+		a, err := second.Produce(t.Context(), req)
+		if err != nil || a.Runs[0].Err != nil {
+			t.Fatal(a, err)
+		}
+	}
+	checkOnce(t, w, req, topics.Config{})
+}
+
 // TestRepeatedTimes: a retry is told the times that the messages have, which are the first try's; a
 // time of the retry would promise a life that ends later than the message does.
 func TestRepeatedTimes(t *testing.T) {
