@@ -16,11 +16,13 @@ TESTFLAGS ?=
 # Packages whose path matches run a Node.js process; they have a target of their own.
 NODE_PACKAGES ?= /infra(/|$$)
 # Packages that the race detector would only slow: one goroutine works in all but the first, and the
-# flood's simulated time counts how fast goroutines get their turn.
-RACELESS ?= /tests/(flood|latency)$$|/internal/(cost|lineage)$$
-# How long each fuzz target runs, how many kills one run of the kill loop makes, and in a soak.
+# flood's simulated time counts how fast goroutines get their turn. The soak's server is a process that is built without it.
+RACELESS ?= /tests/(flood|latency|soak)$$|/internal/(cost|lineage)$$
+# How long each fuzz target runs, how many kills one run of the kill loop makes, and in a soak; how long the soak's
+# load runs.
 FUZZTIME ?= 20s
 SPILLWAY_KILLS ?= 30
+SOAK ?= 4h
 SOAK_KILLS ?= 1000
 # How many runs the simulator makes, and the first one's seed.
 SIM_SEEDS ?= 1000
@@ -148,9 +150,14 @@ flood: ## minutes: a thousandfold load in simulated time; prints the curve and w
 		go test -count=1 -timeout 30m -v $(TESTFLAGS) ./tests/flood
 
 .PHONY: soak
-soak: ## hours: SOAK_KILLS (1000) kills, then every fuzz target for ten minutes
+soak: ## hours: SOAK (4h) of load under every fault, then SOAK_KILLS (1000) kills, then every fuzz target for ten minutes
+	@$(MAKE) soak-faults
 	@KILL_TIMEOUT=12h $(MAKE) kill SPILLWAY_KILLS=$(SOAK_KILLS)
 	@$(MAKE) fuzz FUZZTIME=10m
+
+.PHONY: soak-faults
+soak-faults: ## SOAK (4h) of load under kills, stops, full disks and clock jumps; prints a line a minute
+	@SPILLWAY_SOAK=$(SOAK) go test -count=1 -timeout 200h -v $(TESTFLAGS) ./tests/soak
 
 .PHONY: serve
 serve: build ## run the local server (SERVE_ARGS)

@@ -3,13 +3,10 @@
 package soak
 
 import (
-	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,11 +21,11 @@ const (
 	reportEvery   = time.Minute
 )
 
-// size is what the process holds.
+// usage is what the process holds.
 type usage struct{ memory, files, goroutines int64 }
 
 func (s *soak) usage() (u usage) {
-	proc := filepath.Join("/proc", strconv.Itoa(s.server.PID()))
+	proc := "/proc/" + strconv.Itoa(s.server.PID())
 	if status, err := os.ReadFile(filepath.Join(proc, "status")); err == nil {
 		for line := range strings.Lines(string(status)) {
 			if rest, ok := strings.CutPrefix(line, "RssAnon:"); ok {
@@ -83,15 +80,10 @@ func (s *soak) line(what string) {
 	u := s.usage()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var struck []string
-	for _, name := range slices.Sorted(maps.Keys(s.struck)) {
-		struck = append(struck, fmt.Sprintf("%s %d", name, s.struck[name]))
-	}
 	now, most := s.clock.shift()
-	c := s.count
-	s.t.Logf("%s %v: round %d; %d messages in, %d out; faults: %s; clock %v (at most %v); refused: full %d, unavailable %d, unknown %d, other %d, no answer %d; memory %d MB, files %d, goroutines %d, disk %d MB",
-		what, time.Since(s.start).Round(time.Second), s.round, s.inLocked(), s.outLocked(), strings.Join(struck, ", "), now, most,
-		c.full.Load(), c.unavailable.Load(), c.unknown.Load(), c.other.Load(), c.lost.Load(), u.memory>>20, u.files, u.goroutines, s.disk.used()>>20)
+	s.t.Logf("%s %v: round %d; %d messages in, %d out; faults: %s; clock %v (at most %v); refused: %s; memory %d MB, files %d, goroutines %d, disk %d MB",
+		what, time.Since(s.start).Round(time.Second), s.round, s.inLocked(), s.outLocked(), listed(s.struck), now, most, s.count,
+		u.memory>>20, u.files, u.goroutines, s.disk.used()>>20)
 }
 
 // in and out are the messages that were acknowledged to their producers, and the acks that were confirmed.

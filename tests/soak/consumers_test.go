@@ -149,7 +149,6 @@ type undertaker struct {
 	sub    string // of the topic whose messages die
 	topic  string
 	client *client.Client
-	count  *counters
 }
 
 func (u *undertaker) run(ctx context.Context, drain <-chan struct{}) error {

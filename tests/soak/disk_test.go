@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
 	}
 	runtime.LockOSThread()                                // the child's life hangs on this thread's
-	cmd := exec.Command("/proc/self/exe", os.Args[1:]...) //nolint:noctx // its end is the test's, by Pdeathsig // #nosec G204 -- itself
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...) // its end is this one's, by Pdeathsig
 	cmd.Args[0] = os.Args[0]
 	cmd.Env = append(os.Environ(), insideEnv+"=1")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = os.Stdin, os.Stdout, os.Stderr, attr
@@ -106,7 +106,7 @@ func (d *disk) fill(pid int, spare int64) error {
 	if err := unix.Fstatfs(int(f.Fd()), &s); err != nil {
 		return err
 	}
-	n := int64(s.Bavail)*s.Bsize - spare //nolint:unconvert // the types differ between systems
+	n := int64(s.Bavail)*s.Bsize - spare
 	if n <= 0 {
 		return nil
 	}

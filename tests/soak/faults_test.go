@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"strings"
 	"syscall"
 	"time"
 
@@ -149,10 +151,30 @@ func (s *soak) fillAndRestart() string {
 	return what
 }
 
+// beginFull starts the server for the first time, on a disk that has no room for a data folder: it says so and ends,
+// and what it has left is no hindrance once there is room.
+func (s *soak) beginFull() {
+	if !s.disk.mounted {
+		s.server.Start()
+		return
+	}
+	s.must(s.disk.fill(0, 8<<10))
+	if err := s.server.TryStart(); err == nil {
+		s.fail("it started a new data folder on a full disk")
+		s.server.Kill()
+	}
+	if log, err := os.ReadFile(s.server.Log()); err != nil || !strings.Contains(string(log), "the disk has no room") {
+		s.fail("it does not say why it cannot start on a full disk: %s, %v", log, err)
+	}
+	s.must(s.disk.free(0))
+	s.server.Start()
+}
+
 // whileFull sees for a time how the server answers on a full disk: what is there is read, what is new is taken or
 // refused by its name.
 func (s *soak) whileFull(d time.Duration) {
-	c, refused := s.client(), 0
+	c, refused, out := s.client(), 0, s.out()
+	defer func() { s.acked += s.out() - out }()
 	for end := time.Now().Add(d); time.Now().Before(end) && s.ctx.Err() == nil; _ = pause(s.ctx, 200*time.Millisecond) {
 		results, err := c.Produce(s.ctx, probeTopic, []client.Message{{Body: make([]byte, 100<<10)}}, client.Guard{})
 		if err == nil {

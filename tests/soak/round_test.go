@@ -19,7 +19,6 @@ import (
 type lane struct {
 	ledger *ledger
 	subs   []subscription
-	long   bool
 	// from is up to where each segment has been verified.
 	from map[queue.SegmentID]queue.Offset
 	// producers go on over the rounds, so that the numbers of their keys do.

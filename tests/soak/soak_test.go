@@ -6,13 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,13 +51,14 @@ func TestSoak(t *testing.T) {
 	end := s.start.Add(span)
 	s.long = []*lane{
 		s.makeLane("long.work", 0, subscription{name: "keyed", keyed: true}, subscription{name: "loose"}),
-		s.makeLane("long.later", 20*time.Second, subscription{name: "loose"}),
+		s.makeLane("long.later", s.slow, subscription{name: "loose"}),
 	}
 	for time.Now().Before(end) && !t.Failed() {
 		s.play(end)
 	}
 	s.close(span)
 	s.line("end")
+	t.Logf("on full disks %d produce calls were refused, %d acks went through", s.full, s.acked)
 	if s.in() == 0 || s.out() == 0 || s.full == 0 && s.struck["full"] > 0 && s.disk.mounted {
 		s.fail("too little happened: %d in, %d out, %d refused on a full disk", s.in(), s.out(), s.full)
 	}
@@ -90,9 +92,12 @@ type soak struct {
 	longest time.Duration // of a freeze
 	began   time.Duration // the shift at the beginning of the round
 
-	probes, full int
-	long         []*lane
-	bury         []string // topics to delete once nothing is at work
+	probes int
+	// full counts refusals of a full disk, acked the acks confirmed while it was.
+	full, acked int
+	// slow is how long delayed messages of the long topic wait at most.
+	slow time.Duration
+	long []*lane
 
 	mu     sync.Mutex // guards all below
 	round  int
@@ -105,7 +110,8 @@ type soak struct {
 func newSoak(t *testing.T, seed uint64, span time.Duration) *soak {
 	s := &soak{
 		t: t, start: time.Now(), seed: seed, dice: rand.New(rand.NewPCG(seed, 0)), clock: newClock(t), disk: newDisk(t, diskBytes),
-		count: new(counters), struck: map[string]int{}, longest: min(time.Minute, max(2*time.Second, span/30)),
+		count: &counters{by: map[string]int{}}, struck: map[string]int{}, longest: min(time.Minute, max(2*time.Second, span/30)),
+		slow: min(20*time.Second, max(2*time.Second, span/10)),
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
@@ -115,7 +121,7 @@ func newSoak(t *testing.T, seed uint64, span time.Duration) *soak {
 		Args:  func(addr, data string) []string { return []string{addr, data, s.clock.path} },
 		Data:  s.disk.data(),
 	})
-	s.server.Start()
+	s.beginFull()
 	s.admin = s.client()
 	_, err := s.admin.CreateTopic(s.ctx, probeTopic, client.TopicConfig{})
 	s.must(err)
@@ -137,9 +143,9 @@ func (s *soak) play(end time.Time) {
 	fresh := []*lane{
 		s.makeLane(prefix+"work", 0, subscription{name: "keyed", keyed: true}, subscription{name: "mortal", dead: true},
 			subscription{name: "again", replayed: true}, subscription{name: "handled", handled: true}),
-		s.makeLane(prefix+"later", 8*time.Second, subscription{name: "loose"}),
+		s.makeLane(prefix+"later", s.slow/2, subscription{name: "loose"}),
 	}
-	lanes := append(fresh, s.long...)
+	lanes := slices.Concat(fresh, s.long)
 	s.mu.Lock()
 	s.live = lanes
 	s.mu.Unlock()
@@ -171,7 +177,7 @@ func (s *soak) play(end time.Time) {
 		}
 		s.long = []*lane{
 			s.makeLane(fmt.Sprintf("long%d.work", round), 0, subscription{name: "keyed", keyed: true}, subscription{name: "loose"}),
-			s.makeLane(fmt.Sprintf("long%d.later", round), 20*time.Second, subscription{name: "loose"}),
+			s.makeLane(fmt.Sprintf("long%d.later", round), s.slow, subscription{name: "loose"}),
 		}
 	}
 	s.clock.forget(time.Now().Add(-time.Hour))
@@ -272,24 +278,37 @@ func (s *soak) story() string {
 	return fmt.Sprintf("SPILLWAY_SEED=%d; the last faults:\n%s", s.seed, strings.Join(s.events, "\n"))
 }
 
-// counters count the refusals that clients met, by code.
+// counters count the refusals that clients met, by code. Safe for concurrent use.
 type counters struct {
-	full, unavailable, unknown, lost, other atomic.Int64
+	mu sync.Mutex // guards by
+	by map[string]int
 }
 
 func (c *counters) refuse(err error) {
-	var api *client.APIError
-	switch {
-	case err == nil:
-	case !errors.As(err, &api):
-		c.lost.Add(1)
-	case errors.Is(err, client.CodeError("storage_full")):
-		c.full.Add(1)
-	case errors.Is(err, client.ErrUnavailable):
-		c.unavailable.Add(1)
-	case errors.Is(err, client.ErrOutcomeUnknown):
-		c.unknown.Add(1)
-	default:
-		c.other.Add(1)
+	if err == nil {
+		return
 	}
+	code := "no answer"
+	var api *client.APIError
+	if errors.As(err, &api) {
+		code = string(api.Code)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.by[code]++
+}
+
+func (c *counters) String() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return listed(c.by)
+}
+
+// listed is "a 1, b 2".
+func listed(counts map[string]int) string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		out = append(out, fmt.Sprintf("%s %d", name, counts[name]))
+	}
+	return strings.Join(out, ", ")
 }
