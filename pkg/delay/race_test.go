@@ -1,13 +1,16 @@
 package delay
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/spillway-mq/spillway/pkg/meta"
 	"github.com/spillway-mq/spillway/pkg/queue"
 )
 
@@ -121,6 +124,26 @@ func TestConcurrentCallersShareRuns(t *testing.T) {
 	if n, _ := r.promote(t); n != 0 || len(r.contents(t)) != 64 || r.turns.Held() != 0 {
 		t.Errorf("%d left, %d promoted, %d turns held", n, len(r.contents(t)), r.turns.Held())
 	}
+}
+
+// silent is a store that does not answer queries before their caller gives up.
+type silent struct{ meta.Store }
+
+func (silent) Query(ctx context.Context, _ meta.Range) (meta.Page, error) {
+	<-ctx.Done()
+	return meta.Page{}, meta.Canceled(ctx, "query")
+}
+
+// The time of a shared run is up while its caller still waits: the stores are to blame, not the caller, who is not to be
+// told that it went away.
+func TestRunOutOfTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, delayedTopic(1))
+		_, _, err := r.on(silent{r.store}, r.blobs).Promote(t.Context(), r.open(t), r.millis())
+		if queue.CodeOf(err) != queue.CodeUnavailable {
+			t.Errorf("promote on stores that are silent: %v", err)
+		}
+	})
 }
 
 // A caller with a later idea of now is not content with the run of one with an earlier idea.

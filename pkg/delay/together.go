@@ -2,6 +2,7 @@ package delay
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/spillway-mq/spillway/pkg/queue"
 	"github.com/spillway-mq/spillway/pkg/topics"
@@ -32,6 +33,13 @@ func (s *Service) together(ctx context.Context, m *topics.Map, now queue.Millis)
 			defer cancel()
 			p := promotion{service: s, m: m, now: now}
 			err = p.run(ctx)
+			if queue.Is(err, queue.KindCanceled) && ctx.Err() != nil {
+				// The run's own time was up: whoever waits for it did not go away.
+				err = &queue.Error{
+					Op: "promote", Subject: m.Name, Kind: queue.KindUnavailable, Err: err,
+					Message: fmt.Sprintf("the stores did not answer within %v", promoteTimeout),
+				}
+			}
 			return p.outcome, err
 		})
 		select {

@@ -132,7 +132,7 @@ func (s *soak) close(span time.Duration) {
 	for _, l := range s.long {
 		s.remove(l)
 	}
-	if span >= settleAfter {
+	if span >= settleAfter && !s.t.Failed() {
 		s.settle()
 	}
 	if err := s.server.Stop(stopPatience); err != nil {
@@ -148,7 +148,7 @@ func (s *soak) close(span time.Duration) {
 			s.fail("lost: %s", lost)
 		}
 	}
-	if span < settleAfter {
+	if span < settleAfter || s.t.Failed() {
 		return
 	}
 	for i, leaked := range found.Leaked {

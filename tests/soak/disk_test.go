@@ -63,7 +63,6 @@ func TestMain(m *testing.M) {
 type disk struct {
 	dir     string
 	mounted bool
-	full    bool
 	// limited is the process that has the limit.
 	limited int
 }
@@ -96,7 +95,6 @@ func (d *disk) fill(pid int, spare int64) error {
 	if !d.mounted {
 		return d.limit(pid, spare)
 	}
-	d.full = true
 	f, err := os.OpenFile(d.filler(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
@@ -117,31 +115,17 @@ func (d *disk) fill(pid int, spare int64) error {
 	return nil
 }
 
-// limit lets no file grow past the largest one's present size and spare.
+// limit lets no file be written past its first spare bytes: what is in use of the metadata lies further back.
 func (d *disk) limit(pid int, spare int64) error {
 	if pid == 0 {
 		return nil // nobody writes
 	}
-	largest := int64(0)
-	err := filepath.WalkDir(d.data(), func(_ string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
-			return nil //nolint:nilerr // files come and go
-		}
-		if info, err := e.Info(); err == nil {
-			largest = max(largest, info.Size())
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	d.full, d.limited = true, pid
-	return unix.Prlimit(pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: uint64(largest + spare), Max: unix.RLIM_INFINITY}, nil) // #nosec G115 -- a size
+	d.limited = pid
+	return unix.Prlimit(pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: uint64(spare), Max: unix.RLIM_INFINITY}, nil) // #nosec G115 -- a size
 }
 
 // free gives the room back.
 func (d *disk) free(pid int) error {
-	d.full = false
 	if d.mounted {
 		return os.Remove(d.filler())
 	}

@@ -86,7 +86,7 @@ func (s *soak) makeProducers(l *lane, delay time.Duration) []*producer {
 }
 
 // pace is the pause between two calls of a producer: the load is for hours and beside others.
-const pace = 150 * time.Millisecond
+const pace = 250 * time.Millisecond
 
 // run is the load of one round.
 type run struct {

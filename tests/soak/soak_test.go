@@ -93,6 +93,7 @@ type soak struct {
 	began   time.Duration // the shift at the beginning of the round
 
 	probes int
+	deck   []fault // that come next
 	// full counts refusals of a full disk, acked the acks confirmed while it was.
 	full, acked int
 	// slow is how long delayed messages of the long topic wait at most.
@@ -193,12 +194,22 @@ func (s *soak) storm(until time.Time, restarts bool) {
 			return
 		}
 		_ = pause(s.ctx, rest)
-		all := faults()
-		f := all[s.dice.IntN(len(all))]
-		for f.restarts && !restarts {
-			f = all[s.dice.IntN(len(all))]
+		s.strike(s.deal(restarts))
+	}
+}
+
+// deal gives the next fault of a shuffled deck, so that a short run has each of them.
+func (s *soak) deal(restarts bool) fault {
+	for {
+		if len(s.deck) == 0 {
+			s.deck = faults()
+			s.dice.Shuffle(len(s.deck), func(i, j int) { s.deck[i], s.deck[j] = s.deck[j], s.deck[i] })
 		}
-		s.strike(f)
+		f := s.deck[0]
+		s.deck = s.deck[1:]
+		if restarts || !f.restarts {
+			return f
+		}
 	}
 }
 

@@ -245,6 +245,15 @@ func TestFailedSyncPoisonsThePack(t *testing.T) {
 	}
 }
 
+// TestNoRoom: a limit of the file size, of the process or of the file system, is as a full disk.
+func TestNoRoom(t *testing.T) {
+	for _, cause := range []syscall.Errno{syscall.ENOSPC, syscall.EFBIG} {
+		if err := ioError("write", "pack", &os.PathError{Op: "write", Err: cause}); queue.CodeOf(err) != queue.CodeStorageFull {
+			t.Errorf("%v: %v", cause, err)
+		}
+	}
+}
+
 func TestFullDisk(t *testing.T) {
 	for _, kind := range []faultKind{faultFullBefore, faultFullHalf} {
 		d := newMemDisk()

@@ -133,7 +133,7 @@ func ioError(op, subject string, err error) error {
 	kind := queue.KindUnavailable
 	message := ""
 	switch {
-	case errors.Is(err, syscall.ENOSPC), isQuota(err):
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EFBIG), isQuota(err):
 		kind, message = queue.KindFull, "the disk has no room"
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
 		message = "the process may open no more files; raise its limit (ulimit -n)"
