@@ -158,7 +158,7 @@ func (s *soak) beginFull() {
 		s.server.Start()
 		return
 	}
-	s.must(s.disk.fill(0, 8<<10))
+	s.must(s.disk.fill(0, int64(s.dice.IntN(5))<<12)) // none, or some of the first pages
 	if err := s.server.TryStart(); err == nil {
 		s.fail("it started a new data folder on a full disk")
 		s.server.Kill()

@@ -158,7 +158,7 @@ func TestClock(t *testing.T) {
 	start := time.Now()
 	c.set(time.Hour)
 	c.set(-time.Minute)
-	if got := c.latest(start, time.Now()).Sub(time.Now()); got < 59*time.Minute || got > time.Hour {
+	if got := time.Until(c.latest(start, time.Now())); got < 59*time.Minute || got > time.Hour {
 		t.Errorf("at most %v ahead", got)
 	}
 	after := time.Now().Add(time.Millisecond)

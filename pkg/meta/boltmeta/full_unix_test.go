@@ -5,6 +5,7 @@ package boltmeta_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -17,10 +18,33 @@ import (
 	"github.com/spillway-mq/spillway/pkg/queue"
 )
 
+// beginFull opens a new file where there is room for a part of its first pages only, or for none.
+func beginFull(path string) error {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
+		return err
+	}
+	was := limit.Cur
+	for pages := range uint64(4) {
+		limit.Cur = pages * uint64(os.Getpagesize()) // #nosec G115 -- a size
+		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
+			return err
+		}
+		if s, err := boltmeta.Open(path, boltmeta.Options{}); !queue.Is(err, queue.KindFull) {
+			return fmt.Errorf("room for %d pages: %v, %w, want storage full", pages, s, err)
+		}
+	}
+	limit.Cur = was
+	return syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit)
+}
+
 // fillUp writes until the file may not grow (a limit of the process stands in for a full disk), then
 // lifts the limit and writes on.
 func fillUp(path string) error {
 	signal.Ignore(syscall.SIGXFSZ)
+	if err := beginFull(path); err != nil {
+		return err
+	}
 	s, err := boltmeta.Open(path, boltmeta.Options{})
 	if err != nil {
 		return err

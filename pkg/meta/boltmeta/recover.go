@@ -204,7 +204,7 @@ func openFile(path string, lockTimeout time.Duration) (db *bolt.DB, err error) {
 	if err := verifyFile(path, lockTimeout); err != nil {
 		return nil, translate(op, path, err)
 	}
-	_, statErr := os.Stat(path)
+	info, statErr := os.Stat(path)
 	_, err = guarded(op, func() error {
 		var err error
 		db, err = bolt.Open(path, 0o600, &bolt.Options{
@@ -216,6 +216,9 @@ func openFile(path string, lockTimeout time.Duration) (db *bolt.DB, err error) {
 		return err
 	})
 	if err != nil {
+		if isFull(err) && (errors.Is(statErr, os.ErrNotExist) || statErr == nil && info.Size() == 0) {
+			err = errors.Join(err, removeBegun(path))
+		}
 		return nil, translate(op, path, err)
 	}
 	_, err = guarded(op, func() error {
@@ -238,6 +241,17 @@ func openFile(path string, lockTimeout time.Duration) (db *bolt.DB, err error) {
 		return nil, translate(op, path, err)
 	}
 	return db, nil
+}
+
+// removeBegun removes a file that a full disk kept from being made: the next open would take the first of its four
+// pages for what is left of a damaged one.
+func removeBegun(path string) error {
+	const pages = 4
+	info, err := os.Stat(path)
+	if err != nil || info.Size() >= int64(pages*os.Getpagesize()) {
+		return err
+	}
+	return os.Remove(path)
 }
 
 // syncFolder makes the entry of a new file durable: a file that a loss of power takes out of its
