@@ -15,8 +15,8 @@ OUT   := out
 TESTFLAGS ?=
 # Packages whose path matches run a Node.js process; they have a target of their own.
 NODE_PACKAGES ?= /infra(/|$$)
-# Packages that the race detector would only slow: one goroutine works in all but the first, and the
-# flood's simulated time counts how fast goroutines get their turn. The soak's server is a process that is built without it.
+# Packages that the race detector would only slow: one goroutine works in all but flood and soak; the flood's
+# simulated time counts how fast goroutines get their turn, and the soak's server is a process built without the detector.
 RACELESS ?= /tests/(flood|latency|soak)$$|/internal/(cost|lineage)$$
 # How long each fuzz target runs, how many kills one run of the kill loop makes, and in a soak; how long the soak's
 # load runs.
