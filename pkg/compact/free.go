@@ -43,6 +43,16 @@ func (s *Service) drop(ctx context.Context, d *meta.Drop, version meta.Version) 
 			return 0, err
 		}
 	}
+	if d.Again {
+		var some []object
+		for _, r := range d.Runs {
+			some = append(some, object{r.Object, r.Inline})
+		}
+		if err := s.clear(ctx, some); err != nil {
+			return 0, err
+		}
+		return 0, s.forget(ctx, d)
+	}
 	runs := make(map[object][]meta.Run)
 	var order []object
 	for _, r := range d.Runs {
@@ -68,8 +78,7 @@ func (s *Service) drop(ctx context.Context, d *meta.Drop, version meta.Version) 
 	if err := s.remove(ctx, gone, noted); err != nil {
 		return 0, err
 	}
-	_, err = s.Meta.Apply(ctx, meta.Delete{Key: d.Key(), Kind: d.Kind()})
-	return len(gone), err
+	return len(gone), s.forget(ctx, d)
 }
 
 // notes is what is noted of an object.
@@ -219,15 +228,33 @@ func (s *Service) remove(ctx context.Context, gone, noted []object) error {
 			return err
 		}
 	}
-	for _, o := range noted {
+	return s.clear(ctx, noted)
+}
+
+// clear removes what is noted of deleted objects, but for the tombstones. A note that another compactor sent may
+// still be on its way, so where there was one they are looked at again a grace period later, until a look finds none.
+func (s *Service) clear(ctx context.Context, some []object) error {
+	var freed []*meta.Freed
+	var again []meta.Run
+	for _, o := range some {
 		n, err := s.notes(ctx, o)
 		if err != nil {
 			return err
 		}
-		for _, f := range n.freed {
-			if err := s.forget(ctx, f); err != nil {
-				return err
-			}
+		if len(n.freed) > 0 {
+			freed = append(freed, n.freed...)
+			again = append(again, meta.Run{Object: o.key, Inline: o.inline})
+		}
+	}
+	// Before they go: who died in between would leave nothing to look at again.
+	for runs := range slices.Chunk(again, maxRuns) {
+		if _, err := s.Meta.Apply(ctx, meta.PutAgain(s.Clock.Millis(), s.IDs, runs...)); err != nil {
+			return err
+		}
+	}
+	for _, f := range freed {
+		if err := s.forget(ctx, f); err != nil {
+			return err
 		}
 	}
 	return nil

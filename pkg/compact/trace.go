@@ -62,7 +62,7 @@ func (t *trace) all(ctx context.Context) error {
 	work, err := t.query(ctx, meta.Range{PK: meta.WorkPK(0)})
 	for _, item := range work {
 		d, ok := item.Record.(*meta.Drop)
-		for i := 0; ok && i < len(d.Runs); i++ {
+		for i := 0; ok && !d.Again && i < len(d.Runs); i++ {
 			if c := t.left[object{d.Runs[i].Object, d.Runs[i].Inline}]; c != nil {
 				c.meet(&d.Runs[i])
 			}

@@ -73,6 +73,7 @@ func golden() map[string]meta.Item {
 		"lease":     {Version: 10, Record: &meta.Lease{Name: "compact/" + string(segID), Owner: "o", Epoch: 4, TTL: time.Minute, Free: true, Value: 1 << 40}},
 		"work":      {Version: 11, Record: &meta.Work{Due: 1_785_000_900_000, Segment: segID}},
 		"drop":      {Version: 12, Record: &meta.Drop{Due: 1_785_000_900_000, ID: "drop000000000000", Intent: true, Runs: []meta.Run{{Object: "batches/x", Pos: 1, First: 2, Count: 3, Total: 4}, {Object: "01j8", Inline: true, Hold: "0a", Count: 1, Total: 1}}}},
+		"again":     {Version: 12, Record: &meta.Drop{Due: 1_785_000_900_000, ID: "drop000000000000", Again: true, Runs: []meta.Run{{Object: "01j8", Inline: true}}}},
 		"hold":      {Version: 13, Record: &meta.Hold{Object: "01j8", Inline: true, ID: "0a", Total: 2, Created: 1_785_000_900_000}},
 		"freed":     {Version: 14, Record: &meta.Freed{Run: meta.Run{Object: "batches/x", Pos: 1, First: 2, Count: 3, Total: 4}}},
 		"condemned": {Version: 15, Record: &meta.Condemned{Object: "batches/x", Expires: 1_785_000_900_000}},

@@ -63,13 +63,21 @@ type Drop struct {
 	// Intent says that the runs are about to become reachable: whoever makes them so deletes the
 	// record in the same transaction, and whoever finds it due takes Intent off before anything
 	// else.
-	Intent bool  `json:"intent,omitempty"`
-	Runs   []Run `json:"runs"`
+	Intent bool `json:"intent,omitempty"`
+	// Again says that the objects of Runs are deleted already: what has been noted of them since, by a
+	// compactor's request that came late, is to go, too.
+	Again bool  `json:"again,omitempty"`
+	Runs  []Run `json:"runs"`
 }
 
 // PutDrop is the op that notes at now that refs which own runs are being dropped.
 func PutDrop(now queue.Millis, ids *queue.IDs, runs ...Run) Put {
 	return Put{Record: &Drop{Due: now.Add(queue.GracePeriod), ID: ids.ID(), Runs: runs}, If: Absent(), Version: NewVersion(ids)}
+}
+
+// PutAgain is the op that notes at now that deleted objects are to be looked at once more.
+func PutAgain(now queue.Millis, ids *queue.IDs, runs ...Run) Put {
+	return Put{Record: &Drop{Due: now.Add(queue.GracePeriod), ID: ids.ID(), Again: true, Runs: runs}, If: Absent(), Version: NewVersion(ids)}
 }
 
 // Key implements Record.

@@ -46,6 +46,7 @@ func everyKind() []meta.Record {
 		&meta.Attempt{Topic: topID, Token: "k-abc", Hash: "00", Nonce: [16]byte{9}, Answer: []byte("{}"), Expires: 1 << 45},
 		&meta.Lease{Name: "compact/x", Owner: "o", Epoch: 3, TTL: time.Minute, Free: true, Value: 5},
 		&meta.Work{Due: 5000, Segment: segID},
+		&meta.Drop{Due: 5002, ID: "y", Again: true, Runs: []meta.Run{{Object: "b", Inline: true}}},
 		&meta.Drop{Due: 5001, ID: "x", Intent: true, Runs: []meta.Run{full.Owned(), {Object: "b", Pos: 1, First: 2, Count: 3, Total: 4}}},
 		&meta.Hold{Object: "0001", Inline: true, ID: "0a", Total: 2, Created: 6},
 		&meta.Freed{Run: full.Owned()},
