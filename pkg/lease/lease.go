@@ -31,6 +31,8 @@ const (
 	maxSeen = 10_000
 	// slack is the part of the TTL by which a holder's trust ends early: 1/slack of it.
 	slack = 4
+	// leastWait is how long to leave a lease alone at least: its time may be up when a slow read has ended.
+	leastWait = time.Millisecond
 )
 
 // Keeper takes leases. Safe for concurrent use.
@@ -61,8 +63,10 @@ func New(store meta.Store, ids *queue.IDs, clock queue.Clock) *Keeper {
 // A lease that is made for the first time is made only while what is given holds: so the record of what the lease
 // is of can be removed together with the lease, and the lease does not come back.
 //
-// Errors: Conflict, with RetryAfter, if another holds it; NotFound if what is given does not hold; the store's.
+// Errors: Conflict, with RetryAfter, if another holds it; NotFound if what is given does not hold; OutcomeUnknown
+// if it may have been taken, or may be yet: then it is nobody's until its TTL is over; the store's.
 func (k *Keeper) Acquire(ctx context.Context, name string, ttl time.Duration, given ...meta.Check) (*Held, error) {
+	t := taking{keeper: k, name: name, ttl: ttl, tries: make(map[meta.Version]time.Time)}
 	var last error
 	for range maxTries {
 		start := k.clock()
@@ -72,9 +76,13 @@ func (k *Keeper) Acquire(ctx context.Context, name string, ttl time.Duration, gi
 		switch {
 		case queue.Is(err, queue.KindNotFound):
 		case err != nil:
-			return nil, err
+			return nil, t.unsure(err)
 		default:
+			if began, mine := t.tries[version]; mine {
+				return t.held(old, version, began), nil // by a write of before, which came late
+			}
 			if wait := k.watch(old, version, start); wait > 0 {
+				// None of our writes can come any more: what each of them asks for is gone.
 				return nil, &queue.Error{
 					Op: "acquire lease", Subject: name, Kind: queue.KindConflict, RetryAfter: wait,
 					Message: "another holds it",
@@ -82,22 +90,46 @@ func (k *Keeper) Acquire(ctx context.Context, name string, ttl time.Duration, gi
 			}
 			next.Epoch, next.Value, put.If = old.Epoch+1, old.Value, meta.At(version)
 		}
+		t.tries[put.Version] = start
 		switch err = k.put(ctx, put, old == nil, given); {
 		case isRefused(err) && !meta.IsRefused(err, meta.ReasonExists) && old == nil:
 			return nil, &queue.Error{Op: "acquire lease", Subject: name, Kind: queue.KindNotFound, Message: "what the lease is of is gone", Err: err}
 		case err == nil:
-			return &Held{keeper: k, lease: next, version: put.Version, until: start.Add(ttl - ttl/slack)}, nil
+			return t.held(next, put.Version, start), nil
 		case queue.Is(err, queue.KindOutcomeUnknown), isRefused(err):
-			// It may have been taken by this very write: then its version is there.
-			if mine, got, ferr := meta.Fetch[*meta.Lease](ctx, k.meta, put.Target()); ferr == nil && got == put.Version {
-				return &Held{keeper: k, lease: mine, version: got, until: start.Add(ttl - ttl/slack)}, nil
+			// It may have been taken by this very write, or by one before it: then that one's version is there.
+			t.lost = t.lost || !isRefused(err)
+			if mine, got, ferr := meta.Fetch[*meta.Lease](ctx, k.meta, put.Target()); ferr == nil && !t.tries[got].IsZero() {
+				return t.held(mine, got, t.tries[got]), nil
 			}
 		default:
-			return nil, err
+			return nil, t.unsure(err)
 		}
 		last = err
 	}
-	return nil, &queue.Error{Op: "acquire lease", Subject: name, Kind: queue.KindConflict, Message: "others keep taking it", Err: last}
+	return nil, t.unsure(&queue.Error{Op: "acquire lease", Subject: name, Kind: queue.KindConflict, Message: "others keep taking it", Err: last})
+}
+
+// taking is one call of Acquire.
+type taking struct {
+	keeper *Keeper
+	name   string
+	ttl    time.Duration
+	// tries are the versions that it tried to put, and when each try began; lost says that one of them had no answer.
+	tries map[meta.Version]time.Time
+	lost  bool
+}
+
+func (t *taking) held(l *meta.Lease, v meta.Version, began time.Time) *Held {
+	return &Held{keeper: t.keeper, lease: l, version: v, until: began.Add(t.ttl - t.ttl/slack)}
+}
+
+// unsure is the error of a call that does not know what became of all its writes.
+func (t *taking) unsure(err error) error {
+	if !t.lost {
+		return err
+	}
+	return &queue.Error{Op: "acquire lease", Subject: t.name, Kind: queue.KindOutcomeUnknown, Err: err}
 }
 
 // put takes the lease; one that is made needs what is given.
@@ -114,8 +146,11 @@ func (k *Keeper) put(ctx context.Context, put meta.Put, made bool, given []meta.
 	return err
 }
 
-// watch says how long the keeper must leave the lease alone; 0 if it may take it.
-func (k *Keeper) watch(l *meta.Lease, version meta.Version, now time.Time) time.Duration {
+// watch says how long the keeper must leave the lease alone; 0 if it may take it. asked is when the read began that
+// found it. A version is seen from the end of the first read that finds it, up to the beginning of the last one:
+// a read may take long, and what it finds may have been written just before it was answered.
+func (k *Keeper) watch(l *meta.Lease, version meta.Version, asked time.Time) time.Duration {
+	answered := k.clock()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if l.Free {
@@ -127,13 +162,14 @@ func (k *Keeper) watch(l *meta.Lease, version meta.Version, now time.Time) time.
 		if len(k.seen) >= maxSeen {
 			clear(k.seen)
 		}
-		s = sighting{version, now}
+		s = sighting{version, answered}
 		k.seen[l.Name] = s
 	}
-	if wait := s.at.Add(l.TTL).Sub(now); wait > 0 {
-		return wait
+	if end := s.at.Add(l.TTL); asked.Before(end) {
+		return max(end.Sub(answered), leastWait)
 	}
-	delete(k.seen, l.Name)
+	// It stays seen: a try that had no answer may come while this version is there, so the next one must be made,
+	// and not be put off.
 	return 0
 }
 
@@ -190,7 +226,13 @@ func (h *Held) commit(ctx context.Context, next *meta.Lease, ops []meta.Op) erro
 	// One version for all tries: whichever is carried out, none after it can be.
 	guard := meta.Put{Record: next, If: meta.At(h.version), Version: meta.NewVersion(h.keeper.ids)}
 	all := append([]meta.Op{guard}, ops...)
+	unknown := func(err error) error {
+		h.lost = true
+		return &queue.Error{Op: "commit under lease", Subject: next.Name, Kind: queue.KindOutcomeUnknown, Err: err}
+	}
 	var err error
+	// unsure: a try had no answer, so that it may be carried out yet, whatever a later one is answered.
+	unsure := false
 	for range maxTries {
 		start := h.keeper.clock()
 		if _, err = h.keeper.meta.Transact(ctx, all); err == nil {
@@ -198,33 +240,36 @@ func (h *Held) commit(ctx context.Context, next *meta.Lease, ops []meta.Op) erro
 			return nil
 		}
 		refused, isRefusal := meta.AsRefused(err)
-		if !isRefusal && !queue.Is(err, queue.KindOutcomeUnknown) {
+		switch {
+		case !isRefusal && !queue.Is(err, queue.KindOutcomeUnknown), isRefusal && refused.Index > 0:
+			if unsure {
+				return unknown(err)
+			}
+			if isRefusal {
+				refused.Index--
+			}
 			return err
-		}
-		if isRefusal && refused.Index > 0 {
-			refused.Index--
-			return err
+		case !isRefusal:
+			unsure = true
 		}
 		_, have, ferr := meta.Fetch[*meta.Lease](ctx, h.keeper.meta, guard.Target())
 		switch {
 		case ferr != nil:
-			h.lost = true
-			return &queue.Error{Op: "commit under lease", Subject: next.Name, Kind: queue.KindOutcomeUnknown, Err: err}
+			return unknown(err)
 		case have == guard.Version: // all or nothing: it was made
 			h.renewed(next, have, start)
 			return nil
 		case have != h.version:
 			// Taken over: by then our transaction was either void or made, and then it was made
 			// under the lease. Which, only its other records can tell.
-			h.lost = true
-			if isRefusal {
+			if isRefusal && !unsure {
+				h.lost = true
 				return fenced
 			}
-			return &queue.Error{Op: "commit under lease", Subject: next.Name, Kind: queue.KindOutcomeUnknown, Err: err}
+			return unknown(err)
 		}
 	}
-	h.lost = true
-	return &queue.Error{Op: "commit under lease", Subject: next.Name, Kind: queue.KindOutcomeUnknown, Err: err}
+	return unknown(err)
 }
 
 func (h *Held) renewed(l *meta.Lease, v meta.Version, start time.Time) {

@@ -1,6 +1,7 @@
 package lease_test
 
 import (
+	"context"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -201,5 +202,126 @@ func TestGiven(t *testing.T) {
 		if _, err := store.Apply(t.Context(), meta.Delete{Key: head.Key()}); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// slowStore takes long to carry out what it is asked for, or loses it for a while.
+type slowStore struct {
+	meta.Store
+	// get is how long the next read is on its way.
+	get time.Duration
+	// lose is how many writes have no answer; they arrive before the next one.
+	lose int
+	lost []meta.Op
+}
+
+func (s *slowStore) Get(ctx context.Context, key meta.Key) (meta.Item, error) {
+	time.Sleep(s.get)
+	s.get = 0
+	return s.Store.Get(ctx, key)
+}
+
+func (s *slowStore) Apply(ctx context.Context, op meta.Op) (meta.Result, error) {
+	for _, late := range s.lost {
+		_, _ = s.Store.Apply(ctx, late) // whatever becomes of it
+	}
+	s.lost = nil
+	if s.lose > 0 {
+		s.lose--
+		s.lost = append(s.lost, op)
+		return meta.Result{}, &queue.Error{Kind: queue.KindOutcomeUnknown}
+	}
+	return s.Store.Apply(ctx, op)
+}
+
+// TestSlowRead: time that a read was on its way is not time for which the lease was seen. The other begins to read
+// long before the holder renews the lease, finds it just after, and asks again a TTL after it began.
+func TestSlowRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memmeta.New(t)
+		held, err := keeper(store).Acquire(t.Context(), "x", ttl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		slow := &slowStore{Store: store, get: ttl - time.Second}
+		other := keeper(slow)
+		var reading sync.WaitGroup
+		reading.Go(func() {
+			if _, err := other.Acquire(t.Context(), "x", ttl); !queue.Is(err, queue.KindConflict) {
+				t.Errorf("taken at first sight: %v", err)
+			}
+		})
+		time.Sleep(ttl - 2*time.Second)
+		if err := held.Commit(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		reading.Wait()
+		time.Sleep(2 * time.Second)
+		if _, err := other.Acquire(t.Context(), "x", ttl); !queue.Is(err, queue.KindConflict) || !held.Valid() {
+			t.Errorf("taken from a holder who renewed it 3 s ago and trusts in it (%v): %v", held.Valid(), err)
+		}
+	})
+}
+
+// TestLateWrites: a keeper knows a lease as its own that a write of before took, when that one came at last; and
+// says that it does not know where none of its writes was answered.
+func TestLateWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &slowStore{Store: memmeta.New(t), lose: 1}
+		held, err := keeper(store).Acquire(t.Context(), "x", ttl)
+		if err != nil || held.Epoch() != 1 {
+			t.Fatalf("%+v, %v", held, err)
+		}
+		if err := held.Commit(t.Context(), 7); err != nil {
+			t.Errorf("a commit under it: %v", err)
+		}
+		if err := held.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		store.lose = 1000
+		if _, err := keeper(deaf{store}).Acquire(t.Context(), "x", ttl); !queue.Is(err, queue.KindOutcomeUnknown) {
+			t.Errorf("none of its writes was answered, and it says: %v", err)
+		}
+	})
+}
+
+// deaf loses all writes for good.
+type deaf struct{ *slowStore }
+
+func (d deaf) Apply(ctx context.Context, op meta.Op) (meta.Result, error) {
+	d.lost = nil
+	return d.slowStore.Apply(ctx, op)
+}
+
+// silent gives its answers to transactions one after another, and carries none out.
+type silent struct {
+	meta.Store
+	answers []queue.Kind
+}
+
+func (s *silent) Transact(ctx context.Context, ops []meta.Op) ([]meta.Result, error) {
+	if len(s.answers) == 0 {
+		return s.Store.Transact(ctx, ops)
+	}
+	kind := s.answers[0]
+	s.answers = s.answers[1:]
+	return nil, &queue.Error{Kind: kind}
+}
+
+// TestUnsureCommit: a commit one try of which had no answer may take effect yet, whatever the next try was
+// answered; it is not said to have changed nothing, and the lease is not used any more.
+func TestUnsureCommit(t *testing.T) {
+	store := &silent{Store: memmeta.New(t)}
+	held, err := keeper(store).Acquire(t.Context(), "x", ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store.answers = []queue.Kind{queue.KindUnavailable}
+	if err := held.Commit(t.Context(), 1); !queue.Is(err, queue.KindUnavailable) {
+		t.Errorf("nothing was changed, and it says: %v", err)
+	}
+	store.answers = []queue.Kind{queue.KindOutcomeUnknown, queue.KindUnavailable}
+	if err := held.Commit(t.Context(), 2); !queue.Is(err, queue.KindOutcomeUnknown) || held.Valid() {
+		t.Errorf("trusts in the lease %v, and says: %v", held.Valid(), err)
 	}
 }

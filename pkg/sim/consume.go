@@ -9,6 +9,7 @@ import (
 	"github.com/spillway-mq/spillway/pkg/batch"
 	"github.com/spillway-mq/spillway/pkg/blob"
 	"github.com/spillway-mq/spillway/pkg/consume"
+	"github.com/spillway-mq/spillway/pkg/history"
 	"github.com/spillway-mq/spillway/pkg/meta"
 	"github.com/spillway-mq/spillway/pkg/queue"
 )
@@ -39,6 +40,7 @@ func (l *workload) claim() bool {
 	var got consume.Claimed
 	var err error
 	inst := l.instance()
+	recorded := l.w.rec.claim(s, req.Visibility)
 	what := fmt.Sprintf("claim %s/%s: %d messages, wait %s, hold %s", s.topic.name, s.name, req.MaxMessages, req.Wait, req.Visibility)
 	l.w.begin(inst, what, func(ctx context.Context) {
 		got, err = inst.system.Consume.Claim(ctx, req)
@@ -47,6 +49,7 @@ func (l *workload) claim() bool {
 		if l.said(o, err); o.killed || err != nil {
 			return
 		}
+		l.w.rec.got(o, recorded, s, got.Deliveries)
 		h := &held{sub: s, since: time.Now()}
 		o.said = ""
 		for i := range got.Deliveries {
@@ -175,10 +178,12 @@ func (l *workload) ack(h *held, receipts []queue.Receipt) {
 	var errs []error
 	var err error
 	inst := l.instance()
+	recorded := l.w.rec.settle(h, receipts, history.Settle{Kind: history.Ack})
 	what := fmt.Sprintf("ack %s/%s: %d of claim %s", h.sub.topic.name, h.sub.name, len(receipts), receipts[0].Claim.String()[:6])
 	l.w.begin(inst, what, func(ctx context.Context) {
 		errs, err = inst.system.Consume.Ack(ctx, h.sub.topic.name, h.sub.name, receipts)
 	}, func(o *op) {
+		l.w.rec.settled(o, recorded, errs, err)
 		if l.said(o, err); o.killed || err != nil {
 			return
 		}
@@ -249,10 +254,12 @@ func (l *workload) release(h *held, receipts []queue.Receipt) {
 	var errs []error
 	var err error
 	inst := l.instance()
+	recorded := l.w.rec.settle(h, receipts, history.Settle{Kind: history.Release, For: how.Delay, Uncounted: how.Uncounted})
 	what := fmt.Sprintf("release %s/%s: %d of claim %s %+v", h.sub.topic.name, h.sub.name, len(receipts), receipts[0].Claim.String()[:6], how)
 	l.w.begin(inst, what, func(ctx context.Context) {
 		errs, err = inst.system.Consume.Release(ctx, h.sub.topic.name, h.sub.name, receipts, how)
 	}, func(o *op) {
+		l.w.rec.settled(o, recorded, errs, err)
 		if l.said(o, err); o.killed || err != nil {
 			return
 		}
@@ -269,10 +276,12 @@ func (l *workload) extend(h *held, receipts []queue.Receipt) {
 	var errs []error
 	var err error
 	inst := l.instance()
+	recorded := l.w.rec.settle(h, receipts, history.Settle{Kind: history.Extend, For: d})
 	what := fmt.Sprintf("extend %s/%s: %d of claim %s by %s", h.sub.topic.name, h.sub.name, len(receipts), receipts[0].Claim.String()[:6], d)
 	l.w.begin(inst, what, func(ctx context.Context) {
 		errs, err = inst.system.Consume.Extend(ctx, h.sub.topic.name, h.sub.name, receipts, d)
 	}, func(o *op) {
+		l.w.rec.settled(o, recorded, errs, err)
 		if l.said(o, err); o.killed || err != nil {
 			return
 		}

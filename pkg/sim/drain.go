@@ -41,6 +41,9 @@ func (w *world) drain() {
 	}
 	w.promoteAll()
 	w.leadOn()
+	if w.rec.on() {
+		w.readOn()
+	}
 	// The dead-letter topic comes last.
 	for _, t := range w.load.topics {
 		for _, s := range w.load.subs(t.name) {
@@ -105,6 +108,18 @@ func (l *workload) subs(topic string) []*meta.Subscription {
 	return out
 }
 
+// spec is how clients made a subscription.
+func (l *workload) spec(topic, name string) *subSpec {
+	for _, t := range l.topics {
+		for _, s := range t.subs {
+			if t.name == topic && s.name == name {
+				return s
+			}
+		}
+	}
+	return nil
+}
+
 // drainSub claims and acks until a subscription has nothing left.
 func (w *world) drainSub(topic string, sub *meta.Subscription) {
 	inst := w.instances[0]
@@ -120,6 +135,8 @@ func (w *world) drainSub(topic string, sub *meta.Subscription) {
 		var got consume.Claimed
 		var err error
 		req := consume.ClaimRequest{Topic: topic, Subscription: sub.Name, MaxMessages: 500, MaxBytes: queue.MaxClaimBytes}
+		spec := w.load.spec(topic, sub.Name)
+		recorded := w.rec.claim(spec, 0)
 		w.begin(inst, fmt.Sprintf("drain %s/%s, %d left", topic, sub.Name, left), func(ctx context.Context) {
 			got, err = inst.system.Consume.Claim(ctx, req)
 		}, func(o *op) {
@@ -127,13 +144,16 @@ func (w *world) drainSub(topic string, sub *meta.Subscription) {
 			for i := range got.Deliveries {
 				w.load.delivered(o, &got.Deliveries[i], &req)
 			}
+			if err == nil {
+				w.rec.got(o, recorded, spec, got.Deliveries)
+			}
 		})
 		w.idle()
 		if len(got.Deliveries) == 0 {
 			time.Sleep(30 * time.Second)
 			continue
 		}
-		h := &held{sub: &subSpec{topic: &topicSpec{name: topic}, name: sub.Name}}
+		h := &held{sub: spec}
 		for i := range got.Deliveries {
 			d := &got.Deliveries[i]
 			for j := range d.Count {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spillway-mq/spillway/pkg/batch"
 	"github.com/spillway-mq/spillway/pkg/blob"
+	"github.com/spillway-mq/spillway/pkg/history"
 	"github.com/spillway-mq/spillway/pkg/produce"
 	"github.com/spillway-mq/spillway/pkg/queue"
 )
@@ -58,8 +59,11 @@ type produceCall struct {
 	tries    int
 	// open is the number of tries that have no outcome yet.
 	open int
-	// fate is what is known of each message.
-	fate []fate
+	// fate is what is known of each message, places where those are that were acknowledged in a segment.
+	fate   []fate
+	places map[int]queue.MessageID
+	// recorded is nil unless the run is.
+	recorded *history.Pending[history.Produce]
 }
 
 // fate says of a message of a call what its tries were answered.
@@ -92,7 +96,7 @@ func (l *workload) produce() bool {
 func (l *workload) newCall(p *producer) *produceCall {
 	rng := l.w.rng
 	l.calls++
-	c := &produceCall{p: p, number: l.calls, began: time.Now()}
+	c := &produceCall{p: p, number: l.calls, began: time.Now(), places: make(map[int]queue.MessageID)}
 	n := 1
 	if rng.IntN(2) == 0 {
 		n = 1 + rng.IntN(12)
@@ -131,6 +135,7 @@ func (l *workload) newCall(p *producer) *produceCall {
 		c.fate = append(c.fate, fate{uid: uid})
 		l.w.model.letters[uid] = &letter{uid: uid, call: c, pos: i, states: make(map[queue.TopicID]*state)}
 	}
+	l.w.rec.call(c)
 	return c
 }
 
@@ -279,9 +284,11 @@ func (l *workload) judge(o *op, c *produceCall, answer produce.Answer, err error
 			l.w.find("refused", "%s is there, and %s was answered that it was refused", c.fate[i].uid, o.label)
 		}
 	}
-	if !again || c.p.guard == unguarded {
+	over := !again || c.p.guard == unguarded
+	if over {
 		c.p.call = nil
 	}
+	l.w.rec.tried(c, over)
 }
 
 // there reports whether a message is, or was, in any topic.
@@ -353,6 +360,7 @@ func (l *workload) acknowledged(o *op, c *produceCall, run *produce.Run, j int) 
 		return
 	}
 	at := queue.MessageID{Segment: run.ID.Segment, Offset: run.ID.Offset + queue.Offset(j)} // #nosec G115 -- small
+	c.places[run.First+j] = at
 	log := l.w.model.logs[at.Segment]
 	if log == nil || int(at.Offset) >= len(log.msgs) || log.msgs[at.Offset].uid != uid {
 		l.w.find(l.rule(c, "acknowledged"), "%s: %s is not at %s", o.label, uid, at)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spillway-mq/spillway/pkg/consume"
 	"github.com/spillway-mq/spillway/pkg/delay"
+	"github.com/spillway-mq/spillway/pkg/history"
 	"github.com/spillway-mq/spillway/pkg/queue"
 )
 
@@ -115,6 +116,7 @@ func (l *workload) peek() bool {
 	var got consume.Peeked
 	var err error
 	inst := l.instance()
+	began := l.w.rec.now()
 	l.w.begin(inst, "peek "+t.name, func(ctx context.Context) {
 		got, err = inst.system.Consume.Peek(ctx, consume.PeekRequest{Topic: t.name, Limit: 30})
 	}, func(o *op) {
@@ -122,6 +124,7 @@ func (l *workload) peek() bool {
 			return
 		}
 		l.read(o, got.Deliveries)
+		l.w.rec.show(o, began, history.Read{Topic: t.name}, got.Deliveries)
 	})
 	return true
 }
@@ -158,11 +161,18 @@ func (l *workload) records() bool {
 	}
 	log := pick(l, segs)
 	from := queue.Offset(l.w.rng.IntN(len(log.msgs) + 1)) // #nosec G115 -- small
+	l.recordsFrom(t, log, from)
+	return true
+}
+
+// recordsFrom reads a segment from an offset on.
+func (l *workload) recordsFrom(t *topicSpec, log *segmentLog, from queue.Offset) {
 	var got consume.Records
 	var err error
 	inst := l.instance()
+	began := l.w.rec.now()
 	l.w.begin(inst, fmt.Sprintf("records %s %s-%d", t.name, log.id, from), func(ctx context.Context) {
-		got, err = inst.system.Consume.Records(ctx, consume.RecordsRequest{Topic: t.name, Segment: log.id, Offset: from, Limit: 40})
+		got, err = inst.system.Consume.Records(ctx, consume.RecordsRequest{Topic: t.name, Segment: log.id, Offset: from, Limit: pageRecords})
 	}, func(o *op) {
 		if l.said(o, err); o.killed || err != nil {
 			return
@@ -179,9 +189,15 @@ func (l *workload) records() bool {
 				l.w.find("read", "%s passes over %s-%d", o.label, log.id, off)
 			}
 		}
+		// What ends a page before its limit is the end of the log.
+		l.w.rec.show(o, began, history.Read{
+			Topic: t.name, Segment: log.id, From: from, Next: got.Next, AtEnd: len(seen) < pageRecords/2, Sealed: got.End,
+		}, got.Deliveries)
 	})
-	return true
 }
+
+// pageRecords is the limit of a read of records.
+const pageRecords = 40
 
 // message reads a message by the id it has.
 func (l *workload) message() bool {
@@ -202,6 +218,7 @@ func (l *workload) message() bool {
 	var got consume.Delivery
 	var err error
 	inst := l.instance()
+	began := l.w.rec.now()
 	l.w.begin(inst, fmt.Sprintf("message %s %s", name, id), func(ctx context.Context) {
 		got, err = inst.system.Consume.Message(ctx, name, id)
 	}, func(o *op) {
@@ -214,6 +231,7 @@ func (l *workload) message() bool {
 		}
 		if err == nil {
 			l.read(o, []consume.Delivery{got})
+			l.w.rec.show(o, began, history.Read{Topic: name}, []consume.Delivery{got})
 		}
 	})
 	return true

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spillway-mq/spillway/pkg/queue"
@@ -19,6 +20,7 @@ type workload struct {
 	// waiting are delayed messages whose id a client knows.
 	waiting []*waitingLetter
 	calls   int
+	actions []action
 	weights []int
 	// cancels counts the cancellations under way, or of unknown outcome, by message.
 	cancels map[string]int
@@ -60,10 +62,12 @@ func newWorkload(w *world) *workload {
 		p.last = make(map[string]queue.MessageID)
 		l.producers = append(l.producers, p)
 	}
-	for range actions {
-		l.weights = append(l.weights, 0)
+	l.actions = actions
+	if w.rec.on() {
+		l.actions = slices.Concat(actions, recordedActions)
 	}
-	for i, a := range actions {
+	l.weights = make([]int, len(l.actions))
+	for i, a := range l.actions {
 		if l.weights[i] = a.weight; w.off(a.name) {
 			l.weights[i] = 0
 		}
@@ -175,7 +179,7 @@ func (l *workload) begin() {
 		x := l.w.rng.IntN(max(total, 1))
 		for i, n := range l.weights {
 			if x < n {
-				if actions[i].begin(l) {
+				if l.actions[i].begin(l) {
 					return
 				}
 				break
@@ -198,10 +202,15 @@ func (l *workload) createTopic(t *topicSpec) bool {
 
 func (l *workload) createSub(s *subSpec) bool {
 	var err error
+	created := false
 	inst := l.instance()
+	recorded := l.w.rec.reset(s.topic.name, s.name)
 	l.w.begin(inst, "create-subscription "+s.topic.name+"/"+s.name, func(ctx context.Context) {
-		_, _, err = inst.system.Topics.CreateSubscription(ctx, s.topic.name, s.name, s.config)
-	}, func(o *op) { l.said(o, err) })
+		_, created, err = inst.system.Topics.CreateSubscription(ctx, s.topic.name, s.name, s.config)
+	}, func(o *op) {
+		l.said(o, err)
+		l.w.rec.wasReset(o, recorded, err, created)
+	})
 	return true
 }
 
@@ -250,9 +259,13 @@ func (l *workload) deleteSub() bool {
 	s := pick(l, pick(l, l.topics).subs)
 	var err error
 	inst := l.instance()
+	recorded := l.w.rec.reset(s.topic.name, s.name)
 	l.w.begin(inst, "delete-subscription "+s.topic.name+"/"+s.name, func(ctx context.Context) {
 		err = inst.system.Topics.DeleteSubscription(ctx, s.topic.name, s.name)
-	}, func(o *op) { l.said(o, err) })
+	}, func(o *op) {
+		l.said(o, err)
+		l.w.rec.wasReset(o, recorded, err, true)
+	})
 	return true
 }
 
@@ -264,9 +277,13 @@ func (l *workload) seek() bool {
 	}
 	var err error
 	inst := l.instance()
+	recorded := l.w.rec.reset(s.topic.name, s.name)
 	l.w.begin(inst, "seek "+s.topic.name+"/"+s.name, func(ctx context.Context) {
 		_, err = inst.system.Topics.Seek(ctx, s.topic.name, s.name, start)
-	}, func(o *op) { l.said(o, err) })
+	}, func(o *op) {
+		l.said(o, err)
+		l.w.rec.wasReset(o, recorded, err, true)
+	})
 	return true
 }
 

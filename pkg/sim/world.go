@@ -13,6 +13,8 @@ import (
 	"github.com/spillway-mq/spillway/pkg/assembly"
 	"github.com/spillway-mq/spillway/pkg/blob"
 	"github.com/spillway-mq/spillway/pkg/blob/memblob"
+	"github.com/spillway-mq/spillway/pkg/history"
+	"github.com/spillway-mq/spillway/pkg/lease"
 	"github.com/spillway-mq/spillway/pkg/meta"
 	"github.com/spillway-mq/spillway/pkg/meta/memmeta"
 	"github.com/spillway-mq/spillway/pkg/queue"
@@ -32,6 +34,10 @@ type Options struct {
 	Mutation *Mutation
 	// Knowing lets findings pass that are known and open, by their rule.
 	Knowing []string
+	// Record takes down what clients see (Result.Recorded), and lets them do more that is worth judging.
+	Record bool
+	// Blind lets all findings of the model pass: what is wrong then is for the recorded history to show.
+	Blind bool
 }
 
 // Finding is a broken promise.
@@ -55,6 +61,8 @@ type Result struct {
 	Known map[string]int
 	// Faults is how many faults of requests there were, those left out included.
 	Faults int
+	// Recorded is what clients saw; nil unless Options.Record.
+	Recorded *history.History
 }
 
 // Text is the whole history.
@@ -75,8 +83,9 @@ type instance struct {
 	number int
 	skew   time.Duration
 	system *assembly.System
-	// log is for rolls that no commit asked for.
-	log *segment.Log
+	// log is for rolls that no commit asked for, keeper for leases that no use case takes.
+	log    *segment.Log
+	keeper *lease.Keeper
 
 	mu sync.Mutex // guards what follows
 	// thawed is closed while the process runs.
@@ -109,6 +118,7 @@ type world struct {
 	net     *network
 	model   *model
 	load    *workload
+	rec     *recording
 
 	instances []*instance
 	born      int
@@ -201,6 +211,7 @@ func Run(opts Options) *Result {
 		}
 	}
 	w.drawStyle()
+	w.rec = newRecording(w)
 	w.clients = w.newInstance()
 	for range 1 + w.rng.IntN(3) {
 		w.instances = append(w.instances, w.newInstance())
@@ -209,6 +220,9 @@ func Run(opts Options) *Result {
 	w.run()
 	w.close()
 	w.result.History, w.result.Faults = w.history, w.faults
+	if w.rec.on() {
+		w.result.Recorded = w.rec.rec.History()
+	}
 	if w.ids.strays > 0 {
 		w.result.Counts["random draws of nobody"] = w.ids.strays
 	}
@@ -283,7 +297,7 @@ func (w *world) say(format string, args ...any) {
 
 func (w *world) find(rule, format string, args ...any) {
 	f := &Finding{Step: w.step, Rule: rule, Text: fmt.Sprintf(format, args...)}
-	if slices.Contains(w.opts.Knowing, rule) {
+	if w.opts.Blind || slices.Contains(w.opts.Knowing, rule) {
 		w.result.Known[rule]++
 		w.say("known: %s: %s", rule, f.Text)
 		return
