@@ -30,6 +30,13 @@ SIM_FIRST ?= $(shell date +%s)000
 # Benchmarks: which, and how often each.
 BENCH ?= .
 BENCHCOUNT ?= 1
+# The benchmarks beside other systems (docs/bench.md): how often each runs each workload, what times and counts are
+# multiplied by, and which ones, by name with commas; all unless given.
+PAIRS ?= 3
+SCALE ?= 1
+PEERS ?=
+WORKLOADS ?=
+BENCH_OUT ?= $(OUT)/bench
 # Arguments of the local server.
 SERVE_ARGS ?=
 # AWS (docs/aws.md): what to build the functions for, the deployment's settings (-c KEY=VALUE …),
@@ -86,10 +93,12 @@ vet: ## go vet
 	@go vet ./...
 	@go vet -tags localstack ./localstack-tests/...
 	@go vet -tags rie ./functions/contract
+	@cd bench && go vet -tags peers ./...
 
 .PHONY: lint
 lint: tools-lint ## golangci-lint, with the rules of .golangci.yml
 	@$(TOOLS)/golangci-lint run ./...
+	@cd bench && $(TOOLS)/golangci-lint run --config ../.golangci.yml ./...
 
 .PHONY: fmt
 fmt: tools-fmt ## format every Go file
@@ -107,6 +116,7 @@ go_files = find . \( -name '.?*' -o -name testdata -o -name node_modules -o -nam
 tidy-check: ## fail if go.mod or go.sum is not tidy, or a module was altered
 	@go mod tidy -diff
 	@go mod verify
+	@cd bench && go mod tidy -diff && go mod verify
 
 .PHONY: generate-check
 generate-check: ## fail if a generated file is not what its generator writes now
@@ -123,6 +133,26 @@ fuzz: ## run each fuzz target for FUZZTIME (20s)
 .PHONY: bench
 bench: ## run the benchmarks (BENCH, BENCHCOUNT)
 	@go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(BENCHCOUNT) $(TESTFLAGS) ./...
+
+.PHONY: bench-build
+bench-build:
+	@go build -o $(BIN)/ ./cmd/spillway
+	@cd bench && go build -o ../$(BIN)/bench .
+
+.PHONY: bench-peers
+bench-peers: bench-build ## about 40 minutes: Spillway beside other systems (PAIRS, SCALE, PEERS, WORKLOADS); goes on where it was cut off
+	@tools/peers || echo "not all peers could be installed; their rows will say so" >&2
+	@$(BIN)/bench run --spillway $(BIN)/spillway --tools .tools/peers --out $(BENCH_OUT) --commit "$$(git describe --always --dirty --tags)" \
+		--pairs $(PAIRS) --scale $(SCALE) --peers '$(PEERS)' --workloads '$(WORKLOADS)'
+
+.PHONY: bench-page
+bench-page: bench-build ## write docs/bench.md, its plots and medians from the runs of SCALE; without runs again from the medians
+	@$(BIN)/bench page $(if $(wildcard $(BENCH_OUT)/runs.jsonl),,--kept) --out $(BENCH_OUT) --docs docs --scale $(SCALE)
+
+.PHONY: test-bench
+test-bench: ## the bench module's tests, with a small run of Spillway and NATS, installed by tools/peers
+	@tools/peers nats
+	@cd bench && go test -tags peers -count=1 -timeout 10m $(TESTFLAGS) ./...
 
 .PHONY: cover
 cover: ## coverage of all tests over all packages, as out/coverage.html
