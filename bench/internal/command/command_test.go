@@ -86,7 +86,7 @@ func TestPageFromRuns(t *testing.T) {
 	if err := Run(t.Context(), []string{"page", "--kept", "--out", t.TempDir(), "--docs", docs}, os.Stdout, os.Stderr); err != nil {
 		t.Fatal(err)
 	}
-	if again, err := os.ReadFile(filepath.Join(docs, pageFile)); err != nil || string(again) != string(text) {
+	if again, err := os.ReadFile(filepath.Join(docs, pageFile)); err != nil || !bytes.Equal(again, text) {
 		t.Errorf("from the medians the page is another: %v", err)
 	}
 	// Every peer has a line in the table, whatever became of it.

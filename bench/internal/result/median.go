@@ -1,6 +1,8 @@
 package result
 
 import (
+	"encoding/json"
+	"fmt"
 	"math"
 	"slices"
 )
@@ -38,10 +40,22 @@ type Row struct {
 }
 
 // Spread is a median and what lies around it.
-type Spread struct {
-	Median float64 `json:"median"`
-	Least  float64 `json:"least"`
-	Most   float64 `json:"most"`
+type Spread struct{ Median, Least, Most float64 }
+
+// MarshalJSON writes median, least and most as a list, which keeps the file small.
+func (s Spread) MarshalJSON() ([]byte, error) { return json.Marshal([]float64{s.Median, s.Least, s.Most}) }
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (s *Spread) UnmarshalJSON(text []byte) error {
+	var list []float64
+	if err := json.Unmarshal(text, &list); err != nil {
+		return err
+	}
+	if len(list) != 3 {
+		return fmt.Errorf("a spread of %d numbers, want 3", len(list))
+	}
+	*s = Spread{Median: list[0], Least: list[1], Most: list[2]}
+	return nil
 }
 
 // spread gives the spread of values, to four digits.

@@ -5,16 +5,17 @@ import (
 	"time"
 )
 
-// nextFunc gives a sender its next messages: the first's number, how many, and the time that they are stamped with.
-// more is false when there are none. Safe for concurrent use.
-type nextFunc func() (first, n int64, due time.Duration, more bool)
+// nextFunc gives a sender that has made so many calls its next messages: the first's number, how many, and the time
+// that they are stamped with. more is false when there are none. Safe for concurrent use.
+type nextFunc func(calls int) (first, n int64, due time.Duration, more bool)
 
-// closedLoop gives a batch to whoever asks, until the numbers are used up or the time is over.
+// closedLoop gives a batch to whoever asks, until the numbers are used up or the time is over; but each sender gets
+// one, however slow the start was.
 func (r *run) closedLoop(limit int64, long time.Duration) nextFunc {
 	over := r.now() + long
-	return func() (int64, int64, time.Duration, bool) {
+	return func(calls int) (int64, int64, time.Duration, bool) {
 		now := r.now()
-		if now >= over {
+		if now >= over && calls > 0 {
 			return 0, 0, 0, false
 		}
 		first, n := r.ledger.reserve(int64(r.workload.Batch))
@@ -48,7 +49,7 @@ func (r *run) openLoop(ctx context.Context, count int64, long time.Duration) nex
 			due <- at
 		}
 	}()
-	return func() (int64, int64, time.Duration, bool) {
+	return func(int) (int64, int64, time.Duration, bool) {
 		at, more := <-due
 		if !more || r.now() > began+lag*long {
 			return 0, 0, 0, false

@@ -319,7 +319,7 @@ func (r *run) sendAll(ctx context.Context, sender peer.Sender, seed uint64, next
 	}
 	var calls []time.Duration
 	for {
-		first, n, due, more := next()
+		first, n, due, more := next(len(calls))
 		if !more {
 			break
 		}

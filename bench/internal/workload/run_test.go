@@ -47,6 +47,18 @@ func TestSendingEndsByTime(t *testing.T) {
 	}
 }
 
+// TestEachSenderSends, even where all of the time is gone before the first call.
+func TestEachSenderSends(t *testing.T) {
+	r := &run{workload: small(flow), began: time.Now().Add(-time.Hour), ledger: newLedger(1000, 1)}
+	next := r.closedLoop(1000, -time.Second)
+	if first, n, _, more := next(0); !more || n != 7 || first != 0 {
+		t.Errorf("a sender that has sent nothing gets %d messages, %t", n, more)
+	}
+	if _, _, _, more := next(1); more {
+		t.Error("a sender that has sent gets more when the time is over")
+	}
+}
+
 func TestBacklogIsDrained(t *testing.T) {
 	r := run1(t, &fake{}, small(backlog))
 	if r.Status != result.OK || r.Sent != 3000 || r.Out <= 0 || r.In <= 0 {
