@@ -215,9 +215,7 @@ func (r *Refused) Unwrap() error {
 
 // AsRefused finds a refusal in err's chain.
 func AsRefused(err error) (*Refused, bool) {
-	var r *Refused
-	ok := errors.As(err, &r)
-	return r, ok
+	return errors.AsType[*Refused](err)
 }
 
 // IsRefused reports whether err is a refusal for that reason.

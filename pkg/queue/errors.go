@@ -119,8 +119,7 @@ func (e *Error) APICode() Code {
 
 // KindOf finds the kind of the outermost *Error in err's chain; KindInternal if there is none.
 func KindOf(err error) Kind {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Kind
 	}
 	return KindInternal
@@ -128,14 +127,13 @@ func KindOf(err error) Kind {
 
 // Is reports whether err's chain holds an *Error whose outermost kind is k.
 func Is(err error, k Kind) bool {
-	var e *Error
-	return errors.As(err, &e) && e.Kind == k
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Kind == k
 }
 
 // CodeOf is the API code of err's outermost *Error; CodeInternal if there is none.
 func CodeOf(err error) Code {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.APICode()
 	}
 	return CodeInternal

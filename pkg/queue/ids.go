@@ -40,37 +40,51 @@ func (c ClaimID) String() string { return hex.EncodeToString(c[:]) }
 const (
 	idBytes = 10
 	idChars = 16
+	// idAlphabet is Crockford's base 32 in lower case: no letters that read as digits.
+	idAlphabet = "0123456789abcdefghjkmnpqrstvwxyz"
+	// maxDigits is the length of the largest number of 64 bits.
+	maxDigits = 20
 	// MaxOffset bounds offsets so that arithmetic on them cannot overflow.
 	MaxOffset Offset = 1<<53 - 1
 )
 
-// idEncoding is Crockford's base 32 in lower case: no letters that read as digits.
-var idEncoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
+var idEncoding = base32.NewEncoding(idAlphabet).WithPadding(base32.NoPadding)
+
+var receiptEncoding = base64.RawURLEncoding.Strict()
 
 // IDs makes new random ids from a source of randomness. Safe for concurrent use if the source is.
 type IDs struct{ source io.Reader }
 
 // NewIDs reads randomness from source; nil means crypto/rand.
-func NewIDs(source io.Reader) *IDs {
-	if source == nil {
-		source = rand.Reader
-	}
-	return &IDs{source: source}
-}
+func NewIDs(source io.Reader) *IDs { return &IDs{source: source} }
 
 func (g *IDs) fill(b []byte) {
-	if _, err := io.ReadFull(g.source, b); err != nil {
-		// crypto/rand never fails (it ends the program itself); a test's source that runs dry
-		// must not hand out equal ids.
+	if g.source == nil {
+		_, _ = rand.Read(b) // it never fails: it ends the program itself
+		return
+	}
+	// What goes through an interface goes to the heap, and ids are made on every call: only a test's
+	// source has to pay for that.
+	drawn := make([]byte, len(b))
+	if _, err := io.ReadFull(g.source, drawn); err != nil {
+		// A source that runs dry must not hand out equal ids.
 		panic("queue: source of randomness ran dry: " + err.Error())
 	}
+	copy(b, drawn)
 }
 
 // ID is 16 characters of 80 random bits.
 func (g *IDs) ID() string {
 	var b [idBytes]byte
 	g.fill(b[:])
-	return idEncoding.EncodeToString(b[:])
+	return idOf(b[:])
+}
+
+// idOf is the text of an id's bytes.
+func idOf(b []byte) string {
+	var text [idChars]byte
+	idEncoding.Encode(text[:], b[:idBytes])
+	return string(text[:])
 }
 
 // Topic makes a TopicID.
@@ -109,8 +123,12 @@ func ValidID(s string) bool {
 	if len(s) != idChars {
 		return false
 	}
-	_, err := idEncoding.DecodeString(s)
-	return err == nil
+	for i := range len(s) {
+		if strings.IndexByte(idAlphabet, s[i]) < 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // MessageID is "<segment id>-<offset>", stable for the message's life.
@@ -121,7 +139,13 @@ type MessageID struct {
 
 // String renders the id as the API gives it.
 func (m MessageID) String() string {
-	return string(m.Segment) + "-" + strconv.FormatUint(uint64(m.Offset), 10)
+	return string(m.AppendTo(make([]byte, 0, idChars+1+maxDigits)))
+}
+
+// AppendTo appends what String renders.
+func (m MessageID) AppendTo(dst []byte) []byte {
+	dst = append(append(dst, m.Segment...), '-')
+	return strconv.AppendUint(dst, uint64(m.Offset), 10)
 }
 
 // ParseMessageID reads what String renders; anything else is a KindInvalid error on field "id".
@@ -164,11 +188,10 @@ func ParseDelayedID(s string) (DelayedID, error) {
 
 // parseCanonical reads a decimal without sign, leading zeros or spaces.
 func parseCanonical(s string) (uint64, error) {
-	n, err := strconv.ParseUint(s, 10, 64)
-	if err == nil && strconv.FormatUint(n, 10) != s {
+	if len(s) > 1 && s[0] == '0' {
 		return 0, strconv.ErrSyntax
 	}
-	return n, err
+	return strconv.ParseUint(s, 10, 64)
 }
 
 // Receipt proves a claim on the messages [Lo, Hi) of a segment; the usual receipt covers one. To a
@@ -180,46 +203,64 @@ type Receipt struct {
 	Lo, Hi  Offset
 }
 
-const receiptVersion = 1
+const (
+	receiptVersion = 1
+	// receiptFixed is the length of what comes before the offsets, maxReceipt that of the longest.
+	receiptFixed = 1 + idBytes + len(ClaimID{})
+	maxReceipt   = receiptFixed + 2*binary.MaxVarintLen64
+)
 
 // String renders the receipt in URL-safe base 64.
-func (r Receipt) String() string {
-	b := make([]byte, 0, 1+idBytes+len(r.Claim)+2*binary.MaxVarintLen64)
-	b = append(b, receiptVersion)
-	seg, _ := idEncoding.DecodeString(string(r.Segment))
-	b = append(b, seg...)
-	b = append(b, r.Claim[:]...)
+func (r Receipt) String() string { return string(r.AppendTo(make([]byte, 0, 2*maxReceipt))) }
+
+// AppendTo appends what String renders.
+func (r Receipt) AppendTo(dst []byte) []byte {
+	b := make([]byte, 1+idBytes, maxReceipt)
+	b[0] = receiptVersion
+	var segment [idChars]byte
+	copy(segment[:], r.Segment)
+	n, _ := idEncoding.Decode(b[1:], segment[:]) // of what is no id less comes out, which nobody takes for a receipt
+	b = append(b[:1+n], r.Claim[:]...)
 	b = binary.AppendUvarint(b, uint64(r.Lo))
 	b = binary.AppendUvarint(b, uint64(r.Hi-r.Lo))
-	return base64.RawURLEncoding.EncodeToString(b)
+	return receiptEncoding.AppendEncode(dst, b)
 }
 
 // ParseReceipt reads what String renders; anything else is a KindInvalid error on field "receipts".
 func ParseReceipt(s string) (Receipt, error) {
-	bad := Invalid("receipts", nil, "not a receipt")
-	const fixed = 1 + idBytes + len(ClaimID{})
-	if len(s) > 2*(fixed+2*binary.MaxVarintLen64) {
-		return Receipt{}, bad
+	r, ok := parseReceipt(s)
+	if !ok {
+		return Receipt{}, Invalid("receipts", nil, "not a receipt")
 	}
-	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
-	if err != nil || len(b) < fixed+2 || b[0] != receiptVersion {
-		return Receipt{}, bad
+	return r, nil
+}
+
+func parseReceipt(s string) (r Receipt, ok bool) {
+	var text [2 * maxReceipt]byte
+	if len(s) > len(text) {
+		return Receipt{}, false
 	}
-	r := Receipt{Segment: SegmentID(idEncoding.EncodeToString(b[1 : 1+idBytes]))}
-	copy(r.Claim[:], b[1+idBytes:fixed])
-	lo, n1 := binary.Uvarint(b[fixed:])
+	var buf [2 * maxReceipt]byte
+	n, err := receiptEncoding.Decode(buf[:], text[:copy(text[:], s)])
+	b := buf[:n]
+	if err != nil || len(b) < receiptFixed+2 || b[0] != receiptVersion {
+		return Receipt{}, false
+	}
+	r.Segment = SegmentID(idOf(b[1 : 1+idBytes]))
+	copy(r.Claim[:], b[1+idBytes:receiptFixed])
+	lo, n1 := binary.Uvarint(b[receiptFixed:])
 	if n1 <= 0 {
-		return Receipt{}, bad
+		return Receipt{}, false
 	}
-	count, n2 := binary.Uvarint(b[fixed+n1:])
-	if n2 <= 0 || fixed+n1+n2 != len(b) || lo > uint64(MaxOffset) || count == 0 || count > MaxClaimMessages {
-		return Receipt{}, bad
+	count, n2 := binary.Uvarint(b[receiptFixed+n1:])
+	if n2 <= 0 || receiptFixed+n1+n2 != len(b) || lo > uint64(MaxOffset) || count == 0 || count > MaxClaimMessages {
+		return Receipt{}, false
 	}
 	r.Lo, r.Hi = Offset(lo), Offset(lo+count)
-	return r, nil
+	return r, true
 }
 
 // EntryIDOf derives an EntryID from 16 bytes: the same bytes give the same id.
 func EntryIDOf(b [16]byte) EntryID {
-	return EntryID(idEncoding.EncodeToString(b[len(b)-idBytes:]))
+	return EntryID(idOf(b[len(b)-idBytes:]))
 }

@@ -84,6 +84,7 @@ func TestBadIDs(t *testing.T) {
 	for _, s := range []string{
 		"", "-", "0123456789abcdef", "0123456789abcdef-", "0123456789abcdef--1", "0123456789abcdef-01", "0123456789abcdef-+1",
 		"0123456789abcdef-9007199254740992", "0123456789abcde-1", "0123456789abcdeI-1", "0123456789abcdef-1-1", "0123456789abcdef-1 ",
+		"0123456789abcd\n\n-1",
 	} {
 		if _, err := queue.ParseMessageID(s); queue.CodeOf(err) != queue.CodeInvalidArgument {
 			t.Errorf("message id %q: %v", s, err)
