@@ -34,9 +34,13 @@ func (h *Head) Check() error {
 			return bad("ref %d stands in the tail twice", i)
 		}
 	}
-	for id, p := range h.Producers {
-		if p.First+queue.Offset(p.Count) > h.Next {
-			return bad("producer %q has offsets past next", id)
+	for i := range h.Producers {
+		p := &h.Producers[i]
+		switch {
+		case p.First+queue.Offset(p.Count) > h.Next:
+			return bad("producer %q has offsets past next", p.ID)
+		case i > 0 && h.Producers[i-1].ID >= p.ID:
+			return bad("producer %q is out of order", p.ID)
 		}
 	}
 	return nil

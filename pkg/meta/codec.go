@@ -81,11 +81,20 @@ func encodeBody(dst []byte, r Record) ([]byte, error) {
 // frameSum is the CRC32C of a key and its frame, without the frame's own sum.
 func frameSum(key Key, frame []byte) uint32 {
 	table := crc32.MakeTable(crc32.Castagnoli) // made once, by the library
-	var buf [256]byte                          // most keys fit; no allocation then
-	k := append(buf[:0], key.PK...)
-	k = append(append(k, 0), key.SK...)
-	sum := crc32.Update(crc32.Checksum(k, table), table, frame[:frameCRC])
+	sum := textSum(textSum(0, table, key.PK), table, "\x00")
+	sum = textSum(sum, table, key.SK)
+	sum = crc32.Update(sum, table, frame[:frameCRC])
 	return crc32.Update(sum, table, frame[frameBody:])
+}
+
+// textSum is crc32.Update for a short text: the library takes bytes only, and a copy of each key would
+// be garbage.
+func textSum(sum uint32, table *crc32.Table, text string) uint32 {
+	sum = ^sum
+	for i := range len(text) {
+		sum = table[byte(sum)^text[i]] ^ sum>>8
+	}
+	return ^sum
 }
 
 // Decode reads what Encode wrote of the record under key; its Size is len(data). It keeps no part of

@@ -26,8 +26,11 @@ func TestNoFieldIsLost(t *testing.T) {
 				v := reflect.ValueOf(record).Elem()
 				v.SetZero()
 				fill(t, rng, v)
-				if c, ok := record.(*meta.Cursor); ok {
-					rekey(c)
+				switch r := record.(type) {
+				case *meta.Cursor:
+					rekey(r)
+				case *meta.Head:
+					r.Producers = inOrder(r.Producers)
 				}
 				item := meta.Item{Record: record, Version: meta.Version(rng.Uint64())}
 				data, err := meta.Encode(nil, &item)
@@ -54,6 +57,14 @@ func rekey(c *meta.Cursor) {
 		claims[cl.ID] = cl
 	}
 	c.Claims = claims
+}
+
+// inOrder gives producers the order of their ids, as the contract has it.
+func inOrder(list meta.Producers) (out meta.Producers) {
+	for _, p := range list {
+		out = out.With(p.ID, p.ProducerState)
+	}
+	return out
 }
 
 // fill gives every field in v, at any depth, a value that is not zero.

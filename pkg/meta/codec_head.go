@@ -3,9 +3,7 @@ package meta
 import (
 	"encoding/binary"
 	"errors"
-	"maps"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -232,15 +230,13 @@ func appendHead(dst []byte, h *Head) []byte {
 		}
 	}
 	dst = putUint(dst, uint64(len(h.Producers)))
-	if len(h.Producers) > 0 {
-		for _, id := range slices.Sorted(maps.Keys(h.Producers)) {
-			p := h.Producers[id]
-			dst = putBytes(dst, id)
-			dst = putUint(dst, p.Sequence)
-			dst = putUint(dst, uint64(p.First))
-			dst = putUint(dst, uint64(p.Count))
-			dst = putInt(dst, int64(p.At-h.LastAppend))
-		}
+	for i := range h.Producers {
+		p := &h.Producers[i]
+		dst = putBytes(dst, p.ID)
+		dst = putUint(dst, p.Sequence)
+		dst = putUint(dst, uint64(p.First))
+		dst = putUint(dst, uint64(p.Count))
+		dst = putInt(dst, int64(p.At-h.LastAppend))
 	}
 	return appendRefs(dst, h.Tail)
 }
@@ -276,19 +272,23 @@ func decodeHead(key Key, body []byte) (Record, error) {
 		}
 	}
 	if n := r.count(5); n > 0 {
-		h.Producers = make(map[string]ProducerState, n)
-		for range n {
-			id := r.string()
-			h.Producers[id] = ProducerState{
+		h.Producers = make(Producers, n)
+		for i := range h.Producers {
+			h.Producers[i] = Producer{ID: r.string(), ProducerState: ProducerState{
 				Sequence: r.uint(), First: queue.Offset(r.uint()),
 				Count: uint32(r.uintTo(math.MaxUint32)), // #nosec G115 -- bounded
 				At:    h.LastAppend + queue.Millis(r.int()),
+			}}
+			if i > 0 && h.Producers[i-1].ID >= h.Producers[i].ID {
+				r.fail(errOrder)
 			}
 		}
 	}
 	h.Tail = r.refs()
 	return h, r.done()
 }
+
+var errOrder = errors.New("the producers are out of order")
 
 var errNotItsKey = errors.New("the key is none of this kind's")
 

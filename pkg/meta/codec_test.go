@@ -49,7 +49,8 @@ func golden() map[string]meta.Item {
 		"head_load": {Version: 4, Record: &meta.Head{
 			Segment: segID, Sealed: true, Epoch: 3, Range: queue.SlotRange{Lo: 100, Hi: 65536}, Start: 2, Next: 112, Bytes: 1 << 33, TailFirst: 100,
 			Tail: []meta.Ref{inlineRef(), fullRef()}, LastAppend: 1_785_000_000_001, Load: load,
-			Producers: map[string]meta.ProducerState{"p1": {Sequence: 9, First: 100, Count: 10, At: 1_785_000_000_000}, "p0": {Sequence: 1}},
+			Producers: meta.Producers{}.With("p1", meta.ProducerState{Sequence: 9, First: 100, Count: 10, At: 1_785_000_000_000}).
+				With("p0", meta.ProducerState{Sequence: 1}),
 		}},
 		"head_empty":   {Record: &meta.Head{Segment: segID, Range: queue.Ring()}},
 		"page":         {Version: 5, Record: &meta.RefPage{Segment: segID, First: 1 << 40, Refs: []meta.Ref{fullRef(), inlineRef()}}},

@@ -2,7 +2,6 @@ package meta
 
 import (
 	"encoding/hex"
-	"maps"
 	"slices"
 	"strconv"
 
@@ -29,17 +28,8 @@ type Head struct {
 	// may round it up by less than a second: nothing was appended later, and DynamoDB cannot keep a
 	// maximum without making commits of the same moment conflict.
 	LastAppend queue.Millis
-	Producers  map[string]ProducerState
+	Producers  Producers
 	Load       Load
-}
-
-// ProducerState is what a head remembers of an idempotent producer.
-type ProducerState struct {
-	Sequence uint64
-	// First and Count are the offsets that the last sequence got in this segment.
-	First queue.Offset
-	Count uint32
-	At    queue.Millis
 }
 
 // Load counts, beside Next and Bytes, what a segment took since it was made. The leader turns differences
@@ -137,13 +127,9 @@ func (a Append) Change(cur *Item) (*Item, Result, error) {
 		n.Load.Buckets[i] += uint64(c)
 	}
 	if a.Producer != nil {
-		n.Producers = maps.Clone(h.Producers)
-		if n.Producers == nil {
-			n.Producers = make(map[string]ProducerState, 1)
-		}
-		n.Producers[a.Producer.ID] = ProducerState{
+		n.Producers = h.Producers.With(a.Producer.ID, ProducerState{
 			Sequence: a.Producer.Number, First: base, Count: uint32(count), At: a.At, // #nosec G115 -- bounded by MaxBatchRecords
-		}
+		})
 	}
 	next := &Item{Record: &n, Version: cur.Version}
 	return next, Result{Item: *next, Offset: base}, nil
@@ -161,7 +147,7 @@ func (a Append) overtaken(h *Head) bool {
 	if a.Producer != nil || len(h.Producers) == 0 {
 		return false
 	}
-	_, marked := h.Producers[Mark(&a.Refs[0])]
+	_, marked := h.Producers.Get(Mark(&a.Refs[0]))
 	return marked
 }
 
@@ -182,7 +168,7 @@ func (a Append) check(h *Head) Reason {
 		}
 	}
 	if p := a.Producer; p != nil {
-		last, known := h.Producers[p.ID]
+		last, known := h.Producers.Get(p.ID)
 		if known && p.Number <= last.Sequence {
 			return ReasonSequence
 		}
@@ -272,8 +258,7 @@ func (t Trim) Change(cur *Item) (*Item, Result, error) {
 	n.TailFirst += queue.Offset(CountOf(h.Tail[:t.Count]))
 	n.Tail = slices.Clone(h.Tail[t.Count:])
 	if t.Forget > 0 {
-		n.Producers = maps.Clone(h.Producers)
-		maps.DeleteFunc(n.Producers, func(_ string, p ProducerState) bool { return p.At < t.Forget })
+		n.Producers = h.Producers.Without(func(p *Producer) bool { return p.At < t.Forget })
 	}
 	next := &Item{Record: &n, Version: cur.Version}
 	return next, Result{Item: *next}, nil

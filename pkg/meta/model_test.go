@@ -306,7 +306,9 @@ func TestCheckFindsWhatIsBroken(t *testing.T) {
 		"start above next":   {Segment: segID, Range: queue.Ring(), Start: 1},
 		"empty ref":          {Segment: segID, Range: queue.Ring(), Tail: []meta.Ref{{}}},
 		"a ref twice":        {Segment: segID, Range: queue.Ring(), Next: 2, Tail: []meta.Ref{{Count: 1}, {Count: 1}}},
-		"producer ahead":     {Segment: segID, Range: queue.Ring(), Producers: map[string]meta.ProducerState{"p": {Count: 1}}},
+		"producer ahead":     {Segment: segID, Range: queue.Ring(), Producers: meta.Producers{{ID: "p", ProducerState: meta.ProducerState{Count: 1}}}},
+		"producers astray":   {Segment: segID, Range: queue.Ring(), Producers: meta.Producers{{ID: "p"}, {ID: "o"}}},
+		"a producer twice":   {Segment: segID, Range: queue.Ring(), Producers: meta.Producers{{ID: "p"}, {ID: "p"}}},
 	} {
 		if !queue.Is(h.Check(), queue.KindCorrupt) {
 			t.Errorf("%s passes", name)

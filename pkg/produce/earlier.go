@@ -112,10 +112,11 @@ func (c *call) lookIn(ctx context.Context, old *meta.Segment, parts []part) ([]p
 // lastOf is the newest of what a head remembers of the call's producer: each share of a segment has a name of
 // its own, and of those of one call a later one may be there without an earlier one.
 func (c *call) lastOf(head *meta.Head) (last meta.ProducerState, known bool) {
-	for name, state := range head.Producers {
-		rest, ok := strings.CutPrefix(name, c.guard.producer)
-		if ok && (rest == "" || rest[0] == '/') && (!known || state.Sequence > last.Sequence) {
-			last, known = state, true
+	for i := range head.Producers {
+		p := &head.Producers[i]
+		rest, ok := strings.CutPrefix(p.ID, c.guard.producer)
+		if ok && (rest == "" || rest[0] == '/') && (!known || p.Sequence > last.Sequence) {
+			last, known = p.ProducerState, true
 		}
 	}
 	return last, known

@@ -111,7 +111,7 @@ func (c *call) wasNormal(ctx context.Context, later []part) (bool, error) {
 			if err != nil {
 				return false, err
 			}
-			if last, known := head.Producers[g.producer]; known && last.Sequence >= g.sequence {
+			if last, known := head.Producers.Get(g.producer); known && last.Sequence >= g.sequence {
 				return true, nil
 			}
 		}

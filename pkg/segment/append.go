@@ -271,7 +271,7 @@ func (t *try) refused(ctx context.Context, r *meta.Refused) (done Committed, aga
 
 // repeated answers a sequence that is not new: with the first commit's offsets if it is the last one.
 func (t *try) repeated(head *meta.Head, r *meta.Refused) (Committed, bool, error) {
-	last := head.Producers[t.op.Producer.ID]
+	last, _ := head.Producers.Get(t.op.Producer.ID)
 	if last.Sequence != t.op.Producer.Number {
 		return Committed{}, false, &queue.Error{
 			Op: "append", Subject: string(t.op.Segment), Kind: queue.KindConflict, Code: queue.CodeSequenceOutOfOrder,
@@ -287,8 +287,8 @@ func (t *try) repeated(head *meta.Head, r *meta.Refused) (Committed, bool, error
 func (t *try) forget(ctx context.Context, head *meta.Head, r *meta.Refused) (Committed, bool, error) {
 	now := t.log.clock.Millis()
 	oldest := now
-	for _, p := range head.Producers {
-		oldest = min(oldest, p.At)
+	for i := range head.Producers {
+		oldest = min(oldest, head.Producers[i].At)
 	}
 	horizon := now.Add(-queue.ProducerWindow)
 	if oldest >= horizon {

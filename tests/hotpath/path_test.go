@@ -36,6 +36,7 @@ func paths() []path {
 		{"ack-100", 1, acks},
 		{"service-produce-one", 1, serviceProduces(1)},
 		{"service-produce-100", 1, serviceProduces(many)},
+		{"service-produce-guarded", 1, serviceProducesGuarded},
 		{"service-claim-100", 1, serviceClaims},
 		{"service-ack-100", 1, serviceAcks},
 	}
@@ -165,4 +166,26 @@ func serviceAcks(tb testing.TB, r *rig) steps {
 		},
 		call: func() { r.ackAll(tb, receipts) },
 	}
+}
+
+// serviceProducesGuarded is service-produce-one of a producer with sequences, beside 63 others that the
+// head remembers: as a client's Producer makes it.
+func serviceProducesGuarded(tb testing.TB, r *rig) steps {
+	reqs := make([]produce.Request, 64)
+	for i := range reqs {
+		reqs[i] = produce.Request{
+			Topic: "orders", Messages: []produce.Message{{Body: []byte(body(i))}},
+			Guard: produce.Guard{ProducerID: fmt.Sprintf("producer-%d", i)},
+		}
+	}
+	n := 0
+	return steps{call: func() {
+		req := &reqs[n%len(reqs)]
+		n++
+		req.Guard.Sequence++
+		answer, err := r.system.Produce.Produce(tb.Context(), *req)
+		if err != nil || answer.Runs[0].Err != nil {
+			tb.Fatal(err, answer)
+		}
+	}}
 }

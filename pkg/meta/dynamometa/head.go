@@ -3,6 +3,7 @@ package dynamometa
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -60,9 +61,9 @@ func encodeHead(raw attrs, h *meta.Head) {
 	raw[headLast] = number(h.LastAppend)
 	raw[headTail] = refList(h.Tail)
 	producers, firsts := make(attrs, len(h.Producers)), make(attrs, len(h.Producers))
-	for id, p := range h.Producers {
-		producers[id] = producerAttr(p)
-		firsts[id] = number(p.First)
+	for _, p := range h.Producers {
+		producers[p.ID] = producerAttr(p.ProducerState)
+		firsts[p.ID] = number(p.First)
 	}
 	raw[headProducers], raw[headFirsts] = mapOf(producers), mapOf(firsts)
 	setCounter(raw, headBytes, h.Bytes)
@@ -148,20 +149,20 @@ func decodeHead(key meta.Key, f *fields) *meta.Head {
 	return h
 }
 
-func (f *fields) producers() map[string]meta.ProducerState {
+func (f *fields) producers() meta.Producers {
 	states := f.object(headProducers)
 	firsts := fields{m: f.object(headFirsts)}
 	if len(states) == 0 {
 		return nil
 	}
-	out := make(map[string]meta.ProducerState, len(states))
-	for id, v := range states {
-		p, ok := decodeProducer(v)
+	out := make(meta.Producers, 0, len(states))
+	for _, id := range slices.Sorted(maps.Keys(states)) {
+		p, ok := decodeProducer(states[id])
 		if !ok {
 			f.fail(headProducers)
 		}
 		p.First = firsts.offset(id)
-		out[id] = p
+		out = append(out, meta.Producer{ID: id, ProducerState: p})
 	}
 	if firsts.err != nil {
 		f.fail(headFirsts)
@@ -253,22 +254,16 @@ func planTrim(e *expr, t meta.Trim, h *meta.Head) {
 	}
 	// The refs behind First are known: what stands at an offset never changes.
 	e.setTo(e.path(headTailFirst), number(t.First+queue.Offset(meta.CountOf(h.Tail[:t.Count]))))
-	for _, id := range forgotten(h, t.Forget) {
-		state := e.path(headProducers, id)
-		e.where(state, " = ", e.val(producerAttr(h.Producers[id])))
+	for _, p := range forgotten(h, t.Forget) {
+		state := e.path(headProducers, p.ID)
+		e.where(state, " = ", e.val(producerAttr(p.ProducerState)))
 		e.drop(state)
-		e.drop(e.path(headFirsts, id))
+		e.drop(e.path(headFirsts, p.ID))
 	}
 }
 
 // forgotten lists the producers that a trim forgets, at most maxForget.
-func forgotten(h *meta.Head, horizon queue.Millis) []string {
-	var ids []string
-	for id, p := range h.Producers {
-		if horizon > 0 && p.At < horizon {
-			ids = append(ids, id)
-		}
-	}
-	slices.Sort(ids)
-	return ids[:min(len(ids), maxForget)]
+func forgotten(h *meta.Head, horizon queue.Millis) meta.Producers {
+	idle := h.Producers.Without(func(p *meta.Producer) bool { return horizon <= 0 || p.At >= horizon })
+	return idle[:min(len(idle), maxForget)]
 }

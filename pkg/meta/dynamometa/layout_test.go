@@ -47,7 +47,7 @@ func sampleHead() *meta.Head {
 	h := &meta.Head{
 		Segment: "seg", Sealed: true, Epoch: 3, Range: queue.SlotRange{Lo: 1, Hi: 9}, Start: 2, Next: 12, Bytes: 77, TailFirst: 7,
 		Tail:       []meta.Ref{{Kind: meta.RefBatch, ID: meta.RefID{1}, Object: "o", Len: 4, Count: 5, Created: 6, Bytes: 7}},
-		LastAppend: 5000, Producers: map[string]meta.ProducerState{"p": {Sequence: 258, First: 7, Count: 5, At: 4999}},
+		LastAppend: 5000, Producers: meta.Producers{{ID: "p", ProducerState: meta.ProducerState{Sequence: 258, First: 7, Count: 5, At: 4999}}},
 		Load: meta.Load{Commits: 12},
 	}
 	h.Load.Buckets[15] = 4

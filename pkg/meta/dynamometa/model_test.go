@@ -135,7 +135,8 @@ func (m *model) headOp() meta.Op {
 	}
 	if m.rand.IntN(2) == 0 {
 		id := string(rune('a' + m.rand.IntN(4)))
-		a.Producer = &meta.Sequence{ID: id, Number: h.Producers[id].Sequence + uint64(m.rand.IntN(3))}
+		last, _ := h.Producers.Get(id)
+		a.Producer = &meta.Sequence{ID: id, Number: last.Sequence + uint64(m.rand.IntN(3))}
 	}
 	if m.rand.IntN(3) == 0 {
 		a.Deadline = h.LastAppend + queue.Millis(1000*(m.rand.IntN(4)-1))

@@ -216,15 +216,11 @@ func trimmed(t meta.Trim, cur *meta.Item) meta.Item {
 	}
 	h, _ := next.Record.(*meta.Head)
 	was, _ := cur.Record.(*meta.Head)
-	if ids := forgotten(was, t.Forget); len(ids) > 0 {
-		kept := make(map[string]meta.ProducerState, len(was.Producers))
-		for id, p := range was.Producers {
-			kept[id] = p
-		}
-		for _, id := range ids {
-			delete(kept, id)
-		}
-		h.Producers = kept
+	if idle := forgotten(was, t.Forget); len(idle) > 0 {
+		h.Producers = was.Producers.Without(func(p *meta.Producer) bool {
+			_, gone := idle.Get(p.ID)
+			return gone
+		})
 	}
 	raw, err := encodeItem(next)
 	if err == nil {

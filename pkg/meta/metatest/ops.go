@@ -18,11 +18,10 @@ func testRefusals(t *testing.T, h Harness) {
 	rolled := newHead(ref(1, 2))
 	rolled.TailFirst, rolled.Next, rolled.LastAppend = 10, 12, 5000
 	known := newHead(refs(1, queue.MaxTailRefs)...)
-	known.Producers = map[string]meta.ProducerState{"p": {Sequence: 7, Count: 1}}
+	known.Producers = known.Producers.With("p", meta.ProducerState{Sequence: 7, Count: 1})
 	crowded := newHead(refs(1, queue.MaxTailRefs)...)
-	crowded.Producers = make(map[string]meta.ProducerState)
 	for i := range queue.MaxHeadProducers {
-		crowded.Producers[strings.Repeat("x", i%100+1)+string(rune('a'+i/100))] = meta.ProducerState{}
+		crowded.Producers = crowded.Producers.With(strings.Repeat("x", i%100+1)+string(rune('a'+i/100)), meta.ProducerState{})
 	}
 	cursor := &meta.Cursor{
 		Subscription: subID, Segment: segID, Next: 20,
@@ -45,7 +44,7 @@ func testRefusals(t *testing.T, h Harness) {
 	stranger.Producer = &meta.Sequence{ID: "stranger", Number: 1}
 	first := ref(999, 1)
 	overtaken := newHead(ref(1, 2))
-	overtaken.Producers = map[string]meta.ProducerState{meta.Mark(&first): {Sequence: 1, Count: 1}}
+	overtaken.Producers = overtaken.Producers.With(meta.Mark(&first), meta.ProducerState{Sequence: 1, Count: 1})
 	again := appendOf(first)
 	again.Producer = &meta.Sequence{ID: meta.Mark(&first), Number: 1}
 	create := take(2, 0, 1)
@@ -173,7 +172,8 @@ func testAppend(t *testing.T, h Harness) {
 	if head.Next != 17 || head.TailFirst != 0 || len(head.Tail) != 3 || head.Bytes != 150 || head.LastAppend != 2000 {
 		t.Errorf("head is %+v", head)
 	}
-	if want := (meta.ProducerState{Sequence: 5, First: 0, Count: 7, At: 2000}); head.Producers["p"] != want {
+	want := meta.Producer{ID: "p", ProducerState: meta.ProducerState{Sequence: 5, First: 0, Count: 7, At: 2000}}
+	if len(head.Producers) != 1 || head.Producers[0] != want {
 		t.Errorf("producer is %+v", head.Producers)
 	}
 	if head.Load.Commits != 2 || head.Load.Buckets[2] != 4 || head.Load.Buckets[15] != 3 {
@@ -222,7 +222,7 @@ func testAppendPayload(t *testing.T, h Harness) {
 func testTrimAndSeal(t *testing.T, h Harness) {
 	s := open(t, h)
 	head := newHead(ref(1, 2), ref(2, 3), ref(3, 4))
-	head.Producers = map[string]meta.ProducerState{"old": {At: 99}, "young": {At: 100}}
+	head.Producers = head.Producers.With("young", meta.ProducerState{At: 100}).With("old", meta.ProducerState{At: 99})
 	s.must(putHead(head))
 	s.must(meta.Trim{Segment: segID, First: 0, Count: 2})
 	got := s.head(segID)
@@ -234,7 +234,7 @@ func testTrimAndSeal(t *testing.T, h Harness) {
 	}
 	s.must(meta.Trim{Segment: segID, First: 5, Count: 1, Forget: 100})
 	got = s.head(segID)
-	if _, kept := got.Producers["young"]; !got.Sealed || got.TailFirst != 9 || len(got.Tail) != 0 || len(got.Producers) != 1 || !kept {
+	if _, kept := got.Producers.Get("young"); !got.Sealed || got.TailFirst != 9 || len(got.Tail) != 0 || len(got.Producers) != 1 || !kept {
 		t.Errorf("head is %+v", got)
 	}
 }

@@ -14,7 +14,7 @@ import (
 // everyKind is one well-filled record of each kind.
 func everyKind() []meta.Record {
 	head := newHead(ref(1, 2), ref(2, 3))
-	head.Producers = map[string]meta.ProducerState{"p/ü": {Sequence: 1 << 60, First: 1, Count: 2, At: 1999}}
+	head.Producers = head.Producers.With("p/ü", meta.ProducerState{Sequence: 1 << 60, First: 1, Count: 2, At: 1999})
 	head.Load.Commits, head.Load.Buckets[7] = 5, 5
 	full := meta.Ref{
 		Kind: meta.RefPayload, Inline: true, ID: meta.RefID{1, 2}, Object: "uploads/x", Pos: 7, Len: 8, First: 9, Count: 1,
