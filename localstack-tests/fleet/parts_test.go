@@ -43,7 +43,7 @@ func topic(t *testing.T, to load.Target, name string) {
 func produce(t *testing.T, to load.Target, topic, body string) {
 	t.Helper()
 	var out wire.ProduceAnswer
-	call(t, to, "POST", "/v1/topics/"+topic+"/messages", wire.ProduceRequest{Messages: []wire.MessageIn{{Body: &body}}}, &out)
+	call(t, to, "POST", "/v1/topics/"+topic+"/messages", wire.ProduceRequest{Messages: []wire.MessageIn{{Body: wire.Text(body)}}}, &out)
 	if len(out.Results) != 1 || out.Results[0].Error != nil {
 		t.Fatalf("produce: %+v", out)
 	}

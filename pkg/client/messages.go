@@ -189,7 +189,7 @@ type DelayedEdit struct {
 func (c *Client) EditDelayed(ctx context.Context, topic, id string, edit DelayedEdit) (*Received, error) {
 	patch := wire.DelayedPatch{Headers: edit.Headers}
 	if edit.Body != nil {
-		patch.BodyBase64 = Of(base64.StdEncoding.EncodeToString(edit.Body))
+		patch.BodyBase64 = wire.Text(base64.StdEncoding.EncodeToString(edit.Body))
 	}
 	if edit.Delay != nil {
 		patch.Delay = Seconds(*edit.Delay)

@@ -187,6 +187,9 @@ func timesOf(delay, ttl *float64) (d time.Duration, has bool, t time.Duration, e
 	return deref(dp), dp != nil, deref(tp), err
 }
 
+// strictBase64 takes each text of bytes in one form only, line ends apart.
+var strictBase64 = base64.StdEncoding.Strict()
+
 func keyOf(key, key64 string) ([]byte, error) {
 	out := []byte(key)
 	switch {
@@ -194,7 +197,7 @@ func keyOf(key, key64 string) ([]byte, error) {
 		return nil, queue.Invalid("key_base64", nil, "cannot be given along with key")
 	case key64 != "":
 		var err error
-		if out, err = base64.StdEncoding.Strict().DecodeString(key64); err != nil {
+		if out, err = strictBase64.DecodeString(key64); err != nil {
 			return nil, queue.Invalid("key_base64", nil, "is not base64 (RFC 4648, padded)")
 		}
 	}
@@ -204,20 +207,19 @@ func keyOf(key, key64 string) ([]byte, error) {
 	return out, nil
 }
 
-func bodyOf(body, body64 *string) ([]byte, error) {
+func bodyOf(body, body64 wire.Text) ([]byte, error) {
 	switch {
 	case body != nil && body64 != nil:
 		return nil, queue.Invalid("body_base64", nil, "cannot be given along with body")
 	case body64 != nil:
-		out, err := base64.StdEncoding.Strict().DecodeString(*body64)
+		out := make([]byte, strictBase64.DecodedLen(len(body64)))
+		n, err := strictBase64.Decode(out, body64)
 		if err != nil {
 			return nil, queue.Invalid("body_base64", nil, "is not base64 (RFC 4648, padded)")
 		}
-		return out, nil
-	case body != nil:
-		return []byte(*body), nil
+		return out[:n], nil
 	}
-	return nil, nil
+	return body, nil
 }
 
 // resultsOf gives each message its result. want is the number of messages, or 0 where the answer

@@ -32,7 +32,7 @@ func TestLostParts(t *testing.T) {
 			dir := t.TempDir()
 			s := start(t, local.Options{Dir: dir})
 			call(t, s, "PUT", "/v1/topics/t", wire.TopicConfig{}, &wire.Topic{})
-			call(t, s, "POST", "/v1/topics/t/messages", wire.ProduceRequest{Messages: []wire.MessageIn{{Body: text(strings.Repeat("x", 20_000))}}}, &wire.ProduceAnswer{})
+			call(t, s, "POST", "/v1/topics/t/messages", wire.ProduceRequest{Messages: []wire.MessageIn{{Body: wire.Text(strings.Repeat("x", 20_000))}}}, &wire.ProduceAnswer{})
 			stop(t, s)
 			if err := tc.harm(dir); err != nil {
 				t.Fatal(err)
@@ -55,7 +55,7 @@ func TestFolderIsTakenAway(t *testing.T) {
 	call(t, s, "PUT", "/v1/topics/t", wire.TopicConfig{}, &wire.Topic{})
 	produce := func(size int) queue.Code {
 		var made wire.ProduceAnswer
-		call(t, s, "POST", "/v1/topics/t/messages", wire.ProduceRequest{Messages: []wire.MessageIn{{Body: text(strings.Repeat("x", size))}}}, &made)
+		call(t, s, "POST", "/v1/topics/t/messages", wire.ProduceRequest{Messages: []wire.MessageIn{{Body: wire.Text(strings.Repeat("x", size))}}}, &made)
 		if e := made.Results[0].Error; e != nil {
 			return e.Code
 		}
@@ -68,7 +68,7 @@ func TestFolderIsTakenAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, size := range []int{10, 20_000} {
-		status, data := raw(t, s, "POST", "/v1/topics/t/messages", wire.ProduceRequest{Messages: []wire.MessageIn{{Body: text(strings.Repeat("x", size))}}})
+		status, data := raw(t, s, "POST", "/v1/topics/t/messages", wire.ProduceRequest{Messages: []wire.MessageIn{{Body: wire.Text(strings.Repeat("x", size))}}})
 		if !strings.Contains(string(data), `"unavailable"`) {
 			t.Errorf("%d bytes into a folder that is gone: %d %s", size, status, data)
 		}

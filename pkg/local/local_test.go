@@ -86,8 +86,6 @@ func raw(t *testing.T, s *local.Server, method, path string, in any) (int, []byt
 	return resp.StatusCode, data
 }
 
-func text(s string) *string { return &s }
-
 // TestJourney is a message's whole life over HTTP, and over a restart.
 func TestJourney(t *testing.T) {
 	dir := t.TempDir()
@@ -96,8 +94,8 @@ func TestJourney(t *testing.T) {
 	call(t, s, "PUT", "/v1/topics/orders/subscriptions/billing", struct{}{}, &map[string]any{})
 	var made wire.ProduceAnswer
 	call(t, s, "POST", "/v1/topics/orders/messages", wire.ProduceRequest{Messages: []wire.MessageIn{
-		{Key: "c42", Body: text("one"), Headers: map[string]string{"kind": "new"}},
-		{Key: "c43", Body: text("two")},
+		{Key: "c42", Body: wire.Text("one"), Headers: map[string]string{"kind": "new"}},
+		{Key: "c43", Body: wire.Text("two")},
 	}}, &made)
 	stop(t, s)
 
@@ -257,7 +255,7 @@ func TestDelayedWakesPoll(t *testing.T) {
 	call(t, s, "PUT", "/v1/topics/t", wire.TopicConfig{DefaultDelay: &delay}, &wire.Topic{})
 	call(t, s, "PUT", "/v1/topics/t/subscriptions/s", struct{}{}, &map[string]any{})
 	began := time.Now()
-	call(t, s, "POST", "/v1/topics/t/messages", wire.ProduceRequest{Messages: []wire.MessageIn{{Body: text("x")}}}, &wire.ProduceAnswer{})
+	call(t, s, "POST", "/v1/topics/t/messages", wire.ProduceRequest{Messages: []wire.MessageIn{{Body: wire.Text("x")}}}, &wire.ProduceAnswer{})
 	var got wire.MessageList
 	call(t, s, "POST", "/v1/topics/t/subscriptions/s/claims", wire.ClaimRequest{Wait: &wait}, &got)
 	if d := time.Since(began); len(got.Messages) != 1 || d < 500*time.Millisecond || d > 5*time.Second {
@@ -270,7 +268,7 @@ func TestBackstop(t *testing.T) {
 	s := start(t, local.Options{})
 	delay := 0.1
 	call(t, s, "PUT", "/v1/topics/t", wire.TopicConfig{DefaultDelay: &delay}, &wire.Topic{})
-	call(t, s, "POST", "/v1/topics/t/messages", wire.ProduceRequest{Messages: []wire.MessageIn{{Body: text("x")}}}, &wire.ProduceAnswer{})
+	call(t, s, "POST", "/v1/topics/t/messages", wire.ProduceRequest{Messages: []wire.MessageIn{{Body: wire.Text("x")}}}, &wire.ProduceAnswer{})
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 		var st wire.Topic
 		call(t, s, "GET", "/v1/topics/t", nil, &st)
@@ -339,7 +337,7 @@ func TestMetrics(t *testing.T) {
 	if _, before := raw(t, s, "GET", "/metrics", nil); !strings.Contains(string(before), "\nspillway_oldest_message_age_seconds 0\n") {
 		t.Error("something waits in an empty topic")
 	}
-	call(t, s, "POST", "/v1/topics/t/messages", wire.ProduceRequest{Messages: []wire.MessageIn{{Body: text("x")}}}, &wire.ProduceAnswer{})
+	call(t, s, "POST", "/v1/topics/t/messages", wire.ProduceRequest{Messages: []wire.MessageIn{{Body: wire.Text("x")}}}, &wire.ProduceAnswer{})
 	time.Sleep(5 * time.Millisecond) // for the message to have an age
 	status, data := raw(t, s, "GET", "/metrics", nil)
 	if status != 200 {

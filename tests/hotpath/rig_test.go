@@ -152,10 +152,9 @@ func jsonBody(tb testing.TB, n int, form string, keys bool) []byte {
 	for i := range in.Messages {
 		text := body(i)
 		if form == "base64" {
-			text = base64.StdEncoding.EncodeToString([]byte(text))
-			in.Messages[i].BodyBase64 = &text
+			in.Messages[i].BodyBase64 = wire.Text(base64.StdEncoding.EncodeToString([]byte(text)))
 		} else {
-			in.Messages[i].Body = &text
+			in.Messages[i].Body = wire.Text(text)
 		}
 		if keys {
 			in.Messages[i].Key = fmt.Sprintf("customer-%d", i)

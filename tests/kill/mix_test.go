@@ -152,7 +152,7 @@ func (m *mix) setUp(ctx context.Context, t *testing.T) {
 // produce sends one message once; ok says that it was acknowledged.
 func (m *mix) produce(ctx context.Context, topic, body string) (made wire.ProduceResult, ok bool) {
 	var out wire.ProduceAnswer
-	in := wire.ProduceRequest{Messages: []wire.MessageIn{{Key: body, Body: &body}}}
+	in := wire.ProduceRequest{Messages: []wire.MessageIn{{Key: body, Body: wire.Text(body)}}}
 	err := m.s.call(ctx, http.MethodPost, "/v1/topics/"+topic+"/messages", in, &out)
 	if err != nil || len(out.Results) != 1 || out.Results[0].Error != nil {
 		return made, false
@@ -249,7 +249,7 @@ func (m *mix) edits(ctx context.Context, rng *rand.Rand) error {
 				return err
 			}
 		default:
-			patch := wire.DelayedPatch{Body: &changed, Delay: wire.Of(0.3 + float64(rng.IntN(8))/10)}
+			patch := wire.DelayedPatch{Body: wire.Text(changed), Delay: wire.Of(0.3 + float64(rng.IntN(8))/10)}
 			repeated, err := m.sure(ctx, http.MethodPatch, at, patch, nil)
 			switch {
 			case err == nil:

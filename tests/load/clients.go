@@ -93,7 +93,7 @@ func (p *producer) request(n uint64, bodies []string) (func(context.Context) ([]
 	}
 	req := wire.ProduceRequest{Producer: guard}
 	for _, b := range bodies {
-		m := wire.MessageIn{Key: fmt.Sprint(p.rng.IntN(50)), Body: &b}
+		m := wire.MessageIn{Key: fmt.Sprint(p.rng.IntN(50)), Body: wire.Text(b)}
 		if p.topic == Later {
 			m.Delay = wire.Of(float64(p.rng.IntN(4)) / 2)
 		}

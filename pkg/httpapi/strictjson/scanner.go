@@ -18,9 +18,10 @@ type scanner struct {
 	path   []step
 }
 
-// step is one step of a path: a name, or an index if name is empty.
+// step is one step of a path: a name, or an index if that is not negative. The name points into the text
+// where it can: it is needed for errors only.
 type step struct {
-	name  string
+	name  []byte
 	index int
 }
 
@@ -41,7 +42,7 @@ func (s *scanner) field() string {
 			b.WriteString(".")
 			fallthrough
 		default:
-			b.WriteString(shown(p.name))
+			b.WriteString(shown(string(p.name)))
 		}
 	}
 	return b.String()
@@ -113,8 +114,8 @@ func (s *scanner) tooMany() error {
 	return queue.Invalid(s.field(), s.limits.Items, "has more than %d entries", s.limits.Items)
 }
 
-// object walks over an object; each is called before every value, with its name.
-func (s *scanner) object(each func(name string) error) error {
+// object walks over an object; each is called before every value, with its name, which it must not keep.
+func (s *scanner) object(each func(name []byte) error) error {
 	if !s.take('{') {
 		return s.mismatch("an object")
 	}
@@ -128,7 +129,7 @@ func (s *scanner) object(each func(name string) error) error {
 		if s.pos >= len(s.data) || s.data[s.pos] != '"' {
 			return s.syntax("the name of a field is missing")
 		}
-		name, err := s.text()
+		name, _, err := s.raw()
 		if err != nil {
 			return err
 		}
@@ -181,17 +182,17 @@ func (s *scanner) skip() error {
 	switch s.data[s.pos] {
 	case '{':
 		seen := make(map[string]struct{})
-		return s.object(func(name string) error {
-			if _, twice := seen[name]; twice {
+		return s.object(func(name []byte) error {
+			if _, twice := seen[string(name)]; twice {
 				return queue.Invalid(s.field(), nil, "is given twice")
 			}
-			seen[name] = struct{}{}
+			seen[string(name)] = struct{}{}
 			return s.skip()
 		})
 	case '[':
 		return s.array(s.skip)
 	case '"':
-		_, err := s.text()
+		_, _, err := s.raw()
 		return err
 	}
 	if s.literal("true") || s.literal("false") || s.literal("null") {
@@ -240,60 +241,87 @@ func (s *scanner) digits() int {
 
 // text reads a string.
 func (s *scanner) text() (string, error) {
+	b, _, err := s.raw()
+	return string(b), err
+}
+
+// raw reads a string as bytes. They point into the text, unless own is set: then they are the caller's.
+func (s *scanner) raw() (b []byte, own bool, err error) {
 	if s.pos >= len(s.data) || s.data[s.pos] != '"' {
-		return "", s.mismatch("a string")
+		return nil, false, s.mismatch("a string")
 	}
 	start := s.pos + 1
-	for i := start; i < len(s.data); i++ {
-		switch c := s.data[i]; {
-		case c == '"':
-			s.pos = i + 1
-			return s.utf8(s.data[start:i])
-		case c == '\\':
-			return s.escaped(start, i)
-		case c < ' ':
-			s.pos = i
-			return "", s.syntax("a string holds a control character that is not escaped")
-		}
+	end := start + plain(s.data[start:])
+	if end < len(s.data) && s.data[end] == '\\' {
+		b, err = s.escaped(start, end)
+		return b, true, err
 	}
-	s.pos = len(s.data)
-	return "", s.syntax("a string has no end")
+	b, err = s.closed(s.data[start:end], end)
+	return b, false, err
 }
 
-func (s *scanner) utf8(b []byte) (string, error) {
+// plain is the length of what stands for itself at the start of b.
+func plain(b []byte) int {
+	for i, c := range b {
+		if c < ' ' || c == '"' || c == '\\' {
+			return i
+		}
+	}
+	return len(b)
+}
+
+// closed moves past the quote that has to stand at end, and checks the string before it.
+func (s *scanner) closed(b []byte, end int) ([]byte, error) {
+	s.pos = end
+	switch {
+	case end >= len(s.data):
+		return nil, s.syntax("a string has no end")
+	case s.data[end] != '"':
+		return nil, s.syntax("a string holds a control character that is not escaped")
+	}
+	s.pos++
 	if !utf8.Valid(b) {
-		return "", queue.Invalid(s.field(), nil, "is not UTF-8; give bytes as base64")
+		return nil, queue.Invalid(s.field(), nil, "is not UTF-8; give bytes as base64")
 	}
-	return string(b), nil
+	return b, nil
 }
 
-// escaped reads a string that has an escape at i.
-func (s *scanner) escaped(start, i int) (string, error) {
-	buf := append(make([]byte, 0, max(64, 2*(i-start))), s.data[start:i]...)
-	for i < len(s.data) {
-		c := s.data[i]
-		switch {
-		case c == '"':
-			s.pos = i + 1
-			return s.utf8(buf)
-		case c < ' ':
-			s.pos = i
-			return "", s.syntax("a string holds a control character that is not escaped")
-		case c != '\\':
-			buf = append(buf, c)
-			i++
-			continue
-		}
+// escaped reads a string that starts at start and has its first escape at i.
+func (s *scanner) escaped(start, i int) ([]byte, error) {
+	buf := append(make([]byte, 0, lengthBound(s.data[start:])), s.data[start:i]...)
+	for i < len(s.data) && s.data[i] == '\\' {
 		s.pos = i
 		r, n := s.escape(s.data[i+1:])
 		if n == 0 {
-			return "", s.syntax("a string holds an escape that does not exist, or half a surrogate pair")
+			return nil, s.syntax("a string holds an escape that does not exist, or half a surrogate pair")
 		}
 		buf = utf8.AppendRune(buf, r)
 		i += 1 + n
+		run := plain(s.data[i:])
+		buf = append(buf, s.data[i:i+run]...)
+		i += run
 	}
-	s.pos = len(s.data)
-	return "", s.syntax("a string has no end")
+	return s.closed(buf, i)
+}
+
+// lengthBound is how long the string at the start of b is at most: no escape is shorter than what it
+// stands for.
+func lengthBound(b []byte) int {
+	for at := 0; ; {
+		quote := bytes.IndexByte(b[at:], '"')
+		if quote < 0 {
+			return 0 // the string has no end and will be refused
+		}
+		at += quote
+		slashes := 0
+		for slashes < at && b[at-1-slashes] == '\\' {
+			slashes++
+		}
+		if slashes%2 == 0 {
+			return at
+		}
+		at++
+	}
 }
 
 // escape reads what follows a backslash, and its length; 0 if it is none.

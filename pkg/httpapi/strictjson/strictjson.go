@@ -8,7 +8,7 @@
 // Vocabulary: a path is the way from the top of the text to a field; "request" stands for the top.
 //
 // Invariants: every error is a *queue.Error of KindInvalid or KindTooLarge; memory is bounded by a
-// small multiple of the input; null means that a field is absent; a number that no type can hold is given as the
+// small multiple of the input; a slice of bytes is filled with text, as a string is; null means that a field is absent; a number that no type can hold is given as the
 // nearest one that it can, so that the check of the field's own limit, which the caller makes, names
 // that limit.
 //
@@ -104,6 +104,9 @@ func (s *state) value(v reflect.Value) error {
 	case reflect.Map:
 		return s.mapping(v)
 	case reflect.Slice:
+		if v.Type().Elem().Kind() == reflect.Uint8 {
+			return s.bytes(v)
+		}
 		return s.slice(v)
 	case reflect.String:
 		text, err := s.text()
@@ -138,8 +141,8 @@ func (s *state) relabel(err error) error {
 func (s *state) structure(v reflect.Value) error {
 	fields := s.decoder.fieldsOf(v.Type())
 	var seen uint64 // by number of field: no struct of the API has more than 64
-	return s.object(func(name string) error {
-		i, ok := fields[name]
+	return s.object(func(name []byte) error {
+		i, ok := fields[string(name)]
 		if !ok {
 			return queue.Invalid(s.field(), nil, "is not a field that this call knows")
 		}
@@ -154,8 +157,8 @@ func (s *state) structure(v reflect.Value) error {
 func (s *state) mapping(v reflect.Value) error {
 	v.Set(reflect.MakeMap(v.Type()))
 	elem := reflect.New(v.Type().Elem()).Elem()
-	return s.object(func(name string) error {
-		key := reflect.ValueOf(name).Convert(v.Type().Key())
+	return s.object(func(name []byte) error {
+		key := reflect.ValueOf(string(name)).Convert(v.Type().Key())
 		if v.MapIndex(key).IsValid() {
 			return queue.Invalid(s.field(), nil, "is given twice")
 		}
@@ -170,11 +173,25 @@ func (s *state) mapping(v reflect.Value) error {
 
 func (s *state) slice(v reflect.Value) error {
 	v.Set(reflect.MakeSlice(v.Type(), 0, 0))
-	zero := reflect.Zero(v.Type().Elem())
 	return s.array(func() error {
-		v.Set(reflect.Append(v, zero))
-		return s.entry(v.Index(v.Len() - 1))
+		n := v.Len()
+		v.Grow(1)
+		v.SetLen(n + 1)
+		return s.entry(v.Index(n))
 	})
+}
+
+// bytes reads text into a slice of bytes, which is never nil then.
+func (s *state) bytes(v reflect.Value) error {
+	b, own, err := s.raw()
+	if err != nil {
+		return err
+	}
+	if !own {
+		b = append([]byte{}, b...)
+	}
+	v.SetBytes(b)
+	return nil
 }
 
 // entry reads an entry of an array or a map. Of a field null means that it is absent; an entry is

@@ -26,6 +26,15 @@ type outer struct {
 	List  []inner         `json:"list"`
 	Raw   json.RawMessage `json:"raw"`
 	Times *[]float64      `json:"times"`
+	Text  text            `json:"text"`
+}
+
+// text is bytes that are a string in JSON.
+type text []byte
+
+func (t *text) UnmarshalText(b []byte) error {
+	*t = append(text{}, b...)
+	return nil
 }
 
 func decoder() *strictjson.Decoder {
@@ -38,6 +47,8 @@ func TestAgreesWithEncodingJSON(t *testing.T) {
 		`{"list":[{"ttl":1.5e3},{"ttl":-0.25,"tags":{"a":"b","":""}},{}],"times":[],"raw":{"x":[1,"2",null,true,false,-0.1E-2]}}`,
 		`{"name":null,"list":null,"times":null,"flag":null,"seq":null}`, `{"times":[0,1]}`,
 		`{"list":[{"null":{"gone":null,"kept":"x"}}]}`,
+		`{"text":""}`, `{"text":null}`, `{"text":"plain"}`, `{"text":"\"","name":"\\\\"}`, `{"text":"{\"a\":\"\\\"\\\\\"}"}`,
+		`{"text":"\u00e9\ud83d\ude00\u0000 é😀\n"}`,
 	} {
 		var got, want outer
 		if err := json.Unmarshal([]byte(text), &want); err != nil {
@@ -62,6 +73,11 @@ func TestRefusals(t *testing.T) {
 		"cut off":               {`{"list":[{"ttl":1`, "request"},
 		"cut off in a string":   {`{"name":"abc`, "request"},
 		"cut off in an escape":  {`{"name":"\u00`, "request"},
+		"cut off after escapes": {`{"text":"\"\\\"`, "request"},
+		"number for text":       {`{"text":1}`, "text"},
+		"list for text":         {`{"text":[1]}`, "text"},
+		"text not UTF-8":        {"{\"text\":\"\\n\xff\"}", "text"},
+		"control after escape":  {"{\"text\":\"\\n\n\"}", "request"},
 		"unknown field":         {`{"list":[{"tll":1}]}`, "list[0].tll"},
 		"other case":            {`{"Name":"x"}`, "Name"},
 		"twice":                 {`{"count":1,"count":2}`, "count"},
@@ -110,6 +126,25 @@ func TestRefusals(t *testing.T) {
 		if got := err.(*queue.Error).Field; got != c.field { //nolint:errorlint // it is one
 			t.Errorf("%s: field %q, want %q", name, got, c.field)
 		}
+	}
+}
+
+// TestKeepsNothing: whoever decodes may use the memory of the text again.
+func TestKeepsNothing(t *testing.T) {
+	const text = `{"name":"plain","text":"plain","list":[{"tags":{"key":"value","k\n":"v\n"}}],"raw":{"a":"b"}}`
+	var got, want outer
+	data := []byte(text)
+	if err := decoder().Decode(data, &got); err != nil {
+		t.Fatal(err)
+	}
+	for i := range data {
+		data[i] = 0xff
+	}
+	if err := decoder().Decode([]byte(text), &want); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("after the text was overwritten: %+v", got)
 	}
 }
 

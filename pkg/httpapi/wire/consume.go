@@ -137,8 +137,8 @@ type DelayedList struct {
 
 // DelayedPatch edits a delayed message; an absent field stays as it is.
 type DelayedPatch struct {
-	Body       *string `json:"body,omitempty"`
-	BodyBase64 *string `json:"body_base64,omitempty"`
+	Body       Text `json:"body,omitzero"`
+	BodyBase64 Text `json:"body_base64,omitzero"`
 	// Headers replace all headers of the message.
 	Headers map[string]string `json:"headers,omitempty"`
 	// Delay counts from the message's creation, in seconds, 0 to the topic's max_delay.

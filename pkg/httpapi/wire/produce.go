@@ -17,13 +17,26 @@ type Producer struct {
 	Sequence *uint64 `json:"sequence"`
 }
 
+// Text is a JSON string as bytes: what comes in as text and goes on as bytes need not be copied from the
+// one to the other. Nil is none.
+type Text []byte
+
+// MarshalText implements encoding.TextMarshaler.
+func (t Text) MarshalText() ([]byte, error) { return t, nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (t *Text) UnmarshalText(text []byte) error {
+	*t = append(Text{}, text...)
+	return nil
+}
+
 // MessageIn is a message to produce. Body and BodyBase64 exclude each other, as do Key and KeyBase64;
 // without a body the message is empty.
 type MessageIn struct {
 	Key        string            `json:"key,omitempty"`
 	KeyBase64  string            `json:"key_base64,omitempty"`
-	Body       *string           `json:"body,omitempty"`
-	BodyBase64 *string           `json:"body_base64,omitempty"`
+	Body       Text              `json:"body,omitzero"`
+	BodyBase64 Text              `json:"body_base64,omitzero"`
 	Headers    map[string]string `json:"headers,omitempty"`
 	// Delay is 0 to the topic's max_delay, in seconds.
 	Delay *float64 `json:"delay,omitempty"`
