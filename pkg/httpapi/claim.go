@@ -17,6 +17,8 @@ const (
 	releaseTimeout = 5 * time.Second
 	// flushBytes is how much of an answer is gathered before it is sent.
 	flushBytes = 64 << 10
+	// messageRoom is about what a message takes in JSON beside its body.
+	messageRoom = 512
 )
 
 func (s *server) claim(w http.ResponseWriter, r *http.Request) error {
@@ -177,7 +179,7 @@ func (s *server) sendMessages(w http.ResponseWriter, frames []*wire.Frame, l lis
 	first := true
 	var failed error
 	for _, f := range frames {
-		eachMessage(f, func(m wire.Message) {
+		eachMessage(f, func(d wire.Delivered, err error) {
 			if failed != nil {
 				return
 			}
@@ -185,7 +187,7 @@ func (s *server) sendMessages(w http.ResponseWriter, frames []*wire.Frame, l lis
 				buf.WriteByte(',')
 			}
 			first = false
-			if failed = encodeJSON(buf, m); failed == nil && buf.Len() >= flushBytes {
+			if failed = renderMessage(buf, f, d, err); failed == nil && buf.Len() >= flushBytes {
 				failed = emit(w, buf)
 			}
 		})
@@ -197,6 +199,16 @@ func (s *server) sendMessages(w http.ResponseWriter, frames []*wire.Frame, l lis
 	buf.WriteString(l.more)
 	buf.WriteString("}\n")
 	return emit(w, buf)
+}
+
+// renderMessage writes one message and a line end.
+func renderMessage(buf *bytes.Buffer, f *wire.Frame, d wire.Delivered, err error) error {
+	if err != nil || f.Reference != nil {
+		return encodeJSON(buf, messageOf(f, &d, err))
+	}
+	buf.Grow(messageRoom + len(d.Body) + len(d.Body)/8) // text has few escapes; a body that has more makes room itself
+	buf.Write(append(appendMessage(buf.AvailableBuffer(), f.Claimed, &d), '\n'))
+	return nil
 }
 
 func emit(w http.ResponseWriter, buf *bytes.Buffer) error {

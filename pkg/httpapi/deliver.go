@@ -123,19 +123,19 @@ func referenceOf(f *wire.Frame, d *wire.Delivered) *wire.Reference {
 	return out
 }
 
-// eachMessage renders the messages of a delivery. Of one whose batch cannot be opened nothing is known
+// eachMessage gives the messages of a delivery. Of one whose batch cannot be opened nothing is known
 // but ids, receipts and the times of the ref: each of its messages carries the error.
-func eachMessage(f *wire.Frame, yield func(wire.Message)) {
+func eachMessage(f *wire.Frame, yield func(wire.Delivered, error)) {
 	for d, err := range f.Messages() {
 		if d.ID.Segment == "" {
 			unreadable(f, err, yield)
 			return
 		}
-		yield(messageOf(f, &d, err))
+		yield(d, err)
 	}
 }
 
-func unreadable(f *wire.Frame, err error, yield func(wire.Message)) {
+func unreadable(f *wire.Frame, err error, yield func(wire.Delivered, error)) {
 	for i := range f.Count {
 		offset := f.Offset + queue.Offset(i) // #nosec G115 -- within MaxBatchRecords
 		d := wire.Delivered{
@@ -143,7 +143,7 @@ func unreadable(f *wire.Frame, err error, yield func(wire.Message)) {
 			Visible: max(f.Visible, f.Created), ClaimExpires: f.ClaimExpires,
 			Receipt: queue.Receipt{Segment: f.Segment, Claim: f.Claim, Lo: offset, Hi: offset + 1},
 		}
-		yield(messageOf(f, &d, err))
+		yield(d, err)
 	}
 }
 

@@ -59,11 +59,7 @@ func (s *server) produce(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	noteRuns(w, given)
-	results, err := resultsOf(given, "messages", len(in.Messages))
-	if err != nil {
-		return err
-	}
-	return s.writeJSON(w, http.StatusOK, wire.ProduceAnswer{Results: results})
+	return s.sendResults(w, given, "messages", len(in.Messages))
 }
 
 // produceBatch takes an encoded batch: body is passed on as it is.
@@ -222,9 +218,15 @@ func bodyOf(body, body64 wire.Text) ([]byte, error) {
 	return body, nil
 }
 
-// resultsOf gives each message its result. want is the number of messages, or 0 where the answer
-// alone knows it.
-func resultsOf(given produce.Answer, list string, want int) ([]wire.ProduceResult, error) {
+// place is where the answer for one message stands: message k of a run.
+type place struct {
+	run *produce.Run
+	k   int
+}
+
+// placesOf gives each message its place. want is the number of messages, or 0 where the answer alone
+// knows it.
+func placesOf(given produce.Answer, want int) ([]place, error) {
 	total := 0
 	for i := range given.Runs {
 		total += given.Runs[i].Count
@@ -232,23 +234,56 @@ func resultsOf(given produce.Answer, list string, want int) ([]wire.ProduceResul
 	if want == 0 {
 		want = total
 	}
-	out := make([]wire.ProduceResult, want)
+	out := make([]place, want)
 	covered := 0
 	for i := range given.Runs {
 		run := &given.Runs[i]
 		if run.First < 0 || run.Count < 0 || run.First > want-run.Count {
 			return nil, incomplete()
 		}
-		covered += run.Count
 		for k := range run.Count {
-			out[run.First+k] = resultOf(run, list, k)
+			if at := &out[run.First+k]; at.run == nil {
+				*at = place{run, k}
+				covered++
+			}
 		}
 	}
-	if covered != want {
+	if covered != want || total != want {
 		return nil, incomplete()
 	}
 	return out, nil
 }
+
+// sendResults answers with a wire.ProduceAnswer.
+func (s *server) sendResults(w http.ResponseWriter, given produce.Answer, list string, want int) error {
+	places, err := placesOf(given, want)
+	if err != nil {
+		return err
+	}
+	buf := s.buffer()
+	defer s.recycle(buf)
+	buf.Grow(len(places) * resultRoom)
+	buf.WriteString(`{"results":[`)
+	for i, at := range places {
+		if i > 0 {
+			buf.WriteByte(',')
+		}
+		if plainRun(at.run) {
+			buf.Write(appendResult(buf.AvailableBuffer(), at.run, at.k))
+			continue
+		}
+		if err := encodeJSON(buf, resultOf(at.run, list, at.k)); err != nil {
+			return err
+		}
+		buf.Truncate(buf.Len() - 1) // the line end
+	}
+	buf.WriteString("]}\n")
+	_ = writeBody(w, http.StatusOK, wire.MediaTypeJSON, buf) // a caller that is gone needs no answer
+	return nil
+}
+
+// resultRoom is about what one result takes.
+const resultRoom = 128
 
 func incomplete() error {
 	return &queue.Error{Op: "answer produce", Kind: queue.KindInternal, Message: "the runs do not cover the messages of the call"}
@@ -404,11 +439,7 @@ func (s *server) submitReferences(w http.ResponseWriter, r *http.Request) error 
 		return err
 	}
 	noteRuns(w, given)
-	results, err := resultsOf(given, "references", 0)
-	if err != nil {
-		return err
-	}
-	return s.writeJSON(w, http.StatusOK, wire.ProduceAnswer{Results: results})
+	return s.sendResults(w, given, "references", 0)
 }
 
 // reference converts one reference. An error is the reference's own.

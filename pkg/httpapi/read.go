@@ -47,7 +47,8 @@ func (s *server) peek(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 		for i := range page.Deliveries {
-			eachMessage(s.frameOf(r, &page.Deliveries[i]), func(m wire.Message) { out = append(out, m) })
+			f := s.frameOf(r, &page.Deliveries[i])
+			eachMessage(f, func(d wire.Delivered, err error) { out = append(out, messageOf(f, &d, err)) })
 		}
 		if page.Next != "" {
 			return s.writeJSON(w, http.StatusOK, wire.MessageList{Messages: noNil(out), NextCursor: opaque(page.Next)})
@@ -135,7 +136,8 @@ func (s *server) getMessage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var out wire.Message
-	eachMessage(s.frameOf(r, &found), func(m wire.Message) { out = m })
+	f := s.frameOf(r, &found)
+	eachMessage(f, func(d wire.Delivered, err error) { out = messageOf(f, &d, err) })
 	return s.writeJSON(w, http.StatusOK, out)
 }
 

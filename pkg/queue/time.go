@@ -42,6 +42,14 @@ func (m Millis) String() string {
 	return m.Time().Format(TimeLayout)
 }
 
+// AppendTo appends what String renders.
+func (m Millis) AppendTo(dst []byte) []byte {
+	if m == 0 {
+		return dst
+	}
+	return m.Time().AppendFormat(dst, TimeLayout)
+}
+
 // Clock tells the time. Programs pass time.Now; tests and the simulator pass their own.
 type Clock func() time.Time
 
