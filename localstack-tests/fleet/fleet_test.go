@@ -15,7 +15,7 @@ import (
 
 const (
 	// visibility is how long a claim of the load holds; longestPause is between two looks of a long poll
-	// (consume.Deps.PollMax); slack is for the calls in between.
+	// (pollMax of pkg/consume); slack is for the calls in between.
 	visibility   = 4 * time.Second
 	longestPause = 5 * time.Second
 	slack        = 6 * time.Second

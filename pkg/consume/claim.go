@@ -95,7 +95,7 @@ func (s *Service) Claim(ctx context.Context, req ClaimRequest) (Claimed, error) 
 		return Claimed{}, err
 	}
 	end := s.end(ctx, req.Wait)
-	rest := s.pollMin
+	rest := pollFirst
 	for {
 		if c.m, c.sub, err = s.subscription(ctx, req.Topic, req.Subscription); err != nil {
 			return Claimed{}, err
@@ -111,8 +111,8 @@ func (s *Service) Claim(ctx context.Context, req ClaimRequest) (Claimed, error) 
 		if ctx.Err() != nil {
 			return Claimed{}, canceled(ctx, "claim")
 		}
-		if rest = min(2*rest, s.pollMax); heard {
-			rest = s.pollMin
+		if rest = longer(rest, len(c.m.Open)); heard {
+			rest = pollFirst
 		}
 	}
 }
@@ -148,6 +148,11 @@ func (s *Service) wake(next queue.Millis, end time.Time, rest time.Duration) tim
 		}
 	}
 	return rest
+}
+
+// longer is the pause of a long poll after one of rest, where a look reads so many segments.
+func longer(rest time.Duration, segments int) time.Duration {
+	return min(2*rest, time.Duration(max(1, segments))*pollShare, pollMax)
 }
 
 // await sleeps, and says whether a signal ended it.

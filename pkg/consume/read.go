@@ -245,7 +245,7 @@ func (s *Service) Records(ctx context.Context, req RecordsRequest) (Records, err
 		return Records{}, queue.Invalid("wait", queue.MaxWait.Seconds(), "must be 0 to %s seconds", queue.Plain(queue.MaxWait.Seconds()))
 	}
 	end := s.end(ctx, req.Wait)
-	for rest := s.pollMin; ; rest = min(2*rest, s.pollMax) {
+	for rest := pollFirst; ; rest = longer(rest, 1) {
 		m, err := s.topics.Open(ctx, req.Topic)
 		if err != nil {
 			return Records{}, err

@@ -251,7 +251,7 @@ func TestRecordsWait(t *testing.T) {
 				t.Errorf("got %v, %v", got, err)
 			}
 		})
-		wantOps(t, "20 s without a message", s, "get head 7")
+		wantOps(t, "20 s without a message", s, "get head 43")
 		start := time.Now()
 		go func() {
 			time.Sleep(time.Second / 3)

@@ -42,10 +42,6 @@ type Deps struct {
 
 	// Logger hears of unreadable payloads and of dead letters that cannot move; nil drops it.
 	Logger *slog.Logger
-	// PollMin and PollMax are the pauses between the looks of a long poll that hears no signal:
-	// changes that other processes make are found by looking. The pause doubles from PollMin to
-	// PollMax. 0 means 1 s and 5 s.
-	PollMin, PollMax time.Duration
 	// HeadMaxAge bounds how long rolled messages are claimed without reading their segment's
 	// head, and with it how long a truncation by another process stays unseen; 0 means 2 s.
 	HeadMaxAge time.Duration
@@ -55,8 +51,13 @@ type Deps struct {
 }
 
 const (
-	defaultFirstPoll  = time.Second
-	defaultLastPoll   = 5 * time.Second
+	// A long poll that hears no signal finds what other processes did by looking. The pauses between its looks
+	// double from pollFirst to pollShare for each open segment, as each is read, and to pollMax at most. On Lambda
+	// the reads of a consumer that waits so stay well below the price of the time that it waits (docs/cost.md).
+	pollFirst = 100 * time.Millisecond
+	pollShare = 500 * time.Millisecond
+	pollMax   = 5 * time.Second
+
 	defaultHeadMaxAge = 2 * time.Second
 	// maxTries bounds how often one update of a cursor is tried again.
 	maxTries = 10
@@ -81,9 +82,8 @@ type Service struct {
 	clock   queue.Clock
 	logger  *slog.Logger
 
-	pollMin, pollMax time.Duration
-	headMaxAge       time.Duration
-	maxInline        int64
+	headMaxAge time.Duration
+	maxInline  int64
 
 	cursors *turn.Turns[cursorID]
 	known   *knowledge
@@ -95,8 +95,7 @@ func New(d Deps) *Service {
 	s := &Service{
 		meta: d.Meta, presign: d.Presigner, log: d.Log, topics: d.Topics, delay: d.Delay, hub: d.Hub,
 		ids: d.IDs, clock: d.Clock, logger: d.Logger,
-		maxInline: orDefault(d.MaxInlineBytes, queue.MaxClaimBytes),
-		pollMin:   orDefault(d.PollMin, defaultFirstPoll), pollMax: orDefault(d.PollMax, defaultLastPoll),
+		maxInline:  orDefault(d.MaxInlineBytes, queue.MaxClaimBytes),
 		headMaxAge: orDefault(d.HeadMaxAge, defaultHeadMaxAge),
 		cursors:    turn.New[cursorID](), known: newKnowledge(), keys: newKeyring(),
 	}

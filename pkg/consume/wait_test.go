@@ -38,8 +38,29 @@ func TestIdleWaitIsCheap(t *testing.T) {
 		if took != queue.MaxWait {
 			t.Errorf("waited %v", took)
 		}
-		// Looks at 0, 1, 3, 7, 12, 17 and 20 s.
-		wantOps(t, "20 s without a message", s, "get 7, get head 7")
+		// Looks at 0, 0.1, 0.3, 0.7, 1.2, 1.7 … 19.7 and 20 s.
+		wantOps(t, "20 s without a message", s, "get 43, get head 43")
+	})
+}
+
+// TestIdleWaitOnManySegments: looks at more segments come less often, down to one in 5 s.
+func TestIdleWaitOnManySegments(t *testing.T) {
+	for segments, want := range map[int]string{
+		4:  "get 60, get head 60",   // at 0, 0.1, 0.3, 0.7, 1.5, 3.1, 5.1 … 19.1 and 20 s
+		16: "get 160, get head 160", // at 0, 0.1, 0.3, 0.7, 1.5, 3.1, 6.3 … 16.3 and 20 s
+	} {
+		inBubble(t, func(t *testing.T, e *env) {
+			e.topic("a", segments, nil)
+			wantOps(t, "20 s without a message", e.spent(func() { e.waited("a") }), want)
+		})
+	}
+}
+
+// TestWaitOnSealedTopic: with no segment open there is still a pause.
+func TestWaitOnSealedTopic(t *testing.T) {
+	inBubble(t, func(t *testing.T, e *env) {
+		e.topic("a", 1, nil).Open = nil
+		wantOps(t, "20 s without a message", e.spent(func() { e.waited("a") }), "get 43, get head 43")
 	})
 }
 
@@ -108,7 +129,7 @@ func TestWaitFindsWhatNobodySignals(t *testing.T) {
 			time.Sleep(7500 * time.Millisecond)
 			e.add(m.Open[0], false, numbered(1)...)
 		}()
-		if got, took := e.waited("a"); len(got) != 1 || took != 12*time.Second {
+		if got, took := e.waited("a"); len(got) != 1 || took != 7700*time.Millisecond {
 			t.Errorf("got %d messages after %v", len(got), took)
 		}
 	})

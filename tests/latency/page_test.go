@@ -45,7 +45,7 @@ What the stores' published times make of Spillway on AWS. In short, without the 
   Express One Zone: a put, then the commit.
 - **To a consumer that waits in the same process: %s ms from the call's begin at the median** for small messages.
 - **To a consumer that waits in another process, which is so with Lambda: %s s at the median, and %s s where messages come seldom.** A long poll hears
-  nothing of other processes: it looks after 1, 2, 4 and then 5 seconds. This, not the stores, is the latency of a queue there.
+  nothing of other processes: it looks after pauses of 0.1 to 0.5 seconds, longer on many segments. This, not the stores, is the latency of a queue there.
 
 ![Produce latency by batch size](latency.svg)
 

@@ -42,16 +42,16 @@ const (
 	idleAlarms    = 13
 	// idleTopics are in the deployment that is measured, each with a subscription.
 	idleTopics = 10
-	// longPoll is queue.MaxWait; longPollLooks is how often a long poll looks in that time, after pauses
-	// of 1, 2, 4 and then 5 s (consume.Deps).
+	// longPoll is queue.MaxWait; longPollLooks is how often a long poll on one segment looks in that time
+	// (pkg/consume: pauses of 0.1 to 0.5 s).
 	longPoll      = 20.0
-	longPollLooks = 6
+	longPollLooks = 43
 	pollEvery     = 10.0
 )
 
 // IdleOf measures the scheduled runs of an idle deployment, and prices them with all that stands.
 func IdleOf(ctx context.Context, p Prices) (Idle, error) {
-	leader, compactor, poll, err := idleRuns(ctx)
+	runs, err := idleRuns(ctx)
 	if err != nil {
 		return Idle{}, fmt.Errorf("idle deployment: %w", err)
 	}
@@ -64,19 +64,19 @@ func IdleOf(ctx context.Context, p Prices) (Idle, error) {
 		out.Total += part.USD
 		out.FreeTier += part.Free
 	}
-	runs := float64(leaderRuns + compactorRuns)
-	lead, tidy, look := leader.Meter.Total(), compactor.Meter.Total(), poll.Meter.Total()
+	calls := float64(leaderRuns + compactorRuns)
+	lead, tidy := runs.leader.Meter.Total(), runs.compactor.Meter.Total()
 	// monthly is of a month what of the measured runs is so much of either.
 	monthly := func(l, c float64) float64 { return leaderRuns*l/idleMeasured + compactorRuns*c/idleMeasured }
-	seconds := monthly(a.seconds(leader)*a.LeaderGB, a.seconds(compactor)*a.CompactorGB)
+	seconds := monthly(a.seconds(runs.leader)*a.LeaderGB, a.seconds(runs.compactor)*a.CompactorGB)
 	reads := monthly(float64(lead.ReadUnits), float64(tidy.ReadUnits))
 	writes := monthly(float64(lead.WriteUnits), float64(tidy.WriteUnits))
 	puts := monthly(float64(lead.Puts), float64(tidy.Puts))
 	changes, leads, tidies := runLine("leader", emf.Changed, false), runLine("leader", emf.Promoted, true), runLine("compactor", emf.Deleted, false)
 	logs := leaderRuns*float64(len(changes)+len(leads)) + compactorRuns*float64(len(tidies))
 	metrics := bytes.Count(leads, []byte(`"Unit"`)) + bytes.Count(tidies, []byte(`"Unit"`)) + 1 // Changed; the leader's others are in both its lines
-	add("schedules", "invocations", runs, 14e6, p.Schedule.USD/million)
-	add("Lambda calls", "calls", runs, 1e6, p.LambdaRequest.USD/million)
+	add("schedules", "invocations", calls, 14e6, p.Schedule.USD/million)
+	add("Lambda calls", "calls", calls, 1e6, p.LambdaRequest.USD/million)
 	add("Lambda time (assumed)", "GB-s", seconds, 400_000, p.LambdaGBs.USD)
 	add(fmt.Sprintf("DynamoDB reads (%d topics)", idleTopics), "units", reads, 0, p.ReadUnit.USD/million)
 	add("DynamoDB writes", "units", writes, 0, p.WriteUnit.USD/million)
@@ -88,9 +88,11 @@ func IdleOf(ctx context.Context, p Prices) (Idle, error) {
 
 	month := hoursPerMonth * 3600.0
 	perCall := (p.APIRequest.USD+p.LambdaRequest.USD)/million + (callLogBytes()+a.AccessLogBytes)/gb*p.LogGB.USD
-	lookUSD := float64(look.ReadUnits) / idleMeasured * p.ReadUnit.USD / million
-	out.Waiter = month / longPoll * (perCall + longPoll*a.APIGB*p.LambdaGBs.USD + longPollLooks*lookUSD)
-	out.Poller = month / pollEvery * (perCall + a.seconds(poll)/idleMeasured*a.APIGB*p.LambdaGBs.USD + lookUSD)
+	reading := func(look *FunctionUsage) float64 {
+		return float64(look.Meter.Total().ReadUnits) / idleMeasured * p.ReadUnit.USD / million
+	}
+	out.Waiter = month / longPoll * (perCall + longPoll*a.APIGB*p.LambdaGBs.USD + longPollLooks*reading(runs.wait))
+	out.Poller = month / pollEvery * (perCall + a.seconds(runs.poll)/idleMeasured*a.APIGB*p.LambdaGBs.USD + reading(runs.poll))
 	out.SQSWaiter = month / longPoll * p.SQS.USD / million
 	return out, nil
 }
@@ -106,42 +108,48 @@ const (
 	idleSettling = 30
 )
 
-// idleRuns measures runs of the leader and of the compactor, and empty claims, in a deployment whose topics
-// are quiet.
-func idleRuns(ctx context.Context) (leader, compactor, poll *FunctionUsage, err error) {
+// idleUsage is what runs of the leader and of the compactor used, empty claims, and looks of a long poll.
+type idleUsage struct{ leader, compactor, poll, wait *FunctionUsage }
+
+// idleRuns measures all of it in a deployment whose topics are quiet.
+func idleRuns(ctx context.Context) (u idleUsage, err error) {
 	v := newWorld(Workload{Batch: 1, Size: 1, Segments: 1, Rate: 1})
 	for i := range idleTopics {
 		name := fmt.Sprintf("topic-%d", i)
 		if _, _, err := v.bare.Topics.Create(ctx, name, topics.Config{}); err != nil {
-			return nil, nil, nil, err
+			return u, err
 		}
 		if _, _, err := v.bare.Topics.CreateSubscription(ctx, name, "s", topics.SubscriptionConfig{}); err != nil {
-			return nil, nil, nil, err
+			return u, err
 		}
 	}
-	leader, err = v.measure(v.function(), time.Minute, func(f *function) error {
+	u.leader, err = v.measure(v.function(), time.Minute, func(f *function) error {
 		_, serr := f.Scale.Run(ctx)
 		_, lerr := f.Lag.Look(ctx)
 		_, _, err := f.Delay.PromoteAll(ctx)
 		return errors.Join(serr, lerr, err)
 	})
 	if err != nil {
-		return nil, nil, nil, err
+		return u, err
 	}
-	compactor, err = v.measure(v.compact, 5*time.Minute, func(f *function) error {
+	u.compactor, err = v.measure(v.compact, 5*time.Minute, func(f *function) error {
 		_, rerr := f.Compact.Run(ctx)
 		_, err := f.Compact.Sweep(ctx)
 		return errors.Join(rerr, err)
 	})
 	if err != nil {
-		return nil, nil, nil, err
+		return u, err
 	}
-	poll, err = v.measure(v.consume, pollEvery*time.Second, func(f *function) error {
+	claim := func(f *function) error {
 		f.usage.Calls++
 		_, err := f.Consume.Claim(ctx, consume.ClaimRequest{Topic: "topic-0", Subscription: "s"})
 		return err
-	})
-	return leader, compactor, poll, err
+	}
+	if u.poll, err = v.measure(v.consume, pollEvery*time.Second, claim); err != nil {
+		return u, err
+	}
+	u.wait, err = v.measure(v.consume, longPoll*time.Second/longPollLooks, claim)
+	return u, err
 }
 
 // measure makes runs of a function, some time apart, and gives what idleMeasured of them used together.
