@@ -285,6 +285,37 @@ func TestUploads(t *testing.T) {
 	}
 }
 
+// TestUploadURLTooOld: a URL that was too old when it came is no reason to give up, but one that stays forbidden is; a
+// caller that may not upload at all is told so at once.
+func TestUploadURLTooOld(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		verb  string
+		times int
+		calls int // of uploads
+		ok    bool
+	}{
+		"once":        {"put", 1, 2, true},
+		"always":      {"put", 99, 5, false},
+		"not allowed": {"uploads", 99, 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newFake(t)
+			s.faults = func(verb string, n int) (f fault) {
+				if verb == row.verb && n < row.times {
+					f.status, f.code = http.StatusForbidden, queue.CodeForbidden
+				}
+				return f
+			}
+			_, err := s.client(Options{}).UploadBytes(t.Context(), "orders", []byte("x"))
+			if row.ok != (err == nil) || !row.ok && !errors.Is(err, ErrForbidden) || s.count("uploads") != row.calls {
+				t.Errorf("%v after %d calls", err, s.count("uploads"))
+			}
+		})
+	}
+}
+
 // TestOpenVerifies: a stream ends well only if every byte is right.
 func TestOpenVerifies(t *testing.T) {
 	t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -99,7 +100,9 @@ type upload struct {
 func (c *Client) upload(ctx context.Context, topic string, up upload) (Object, error) {
 	for failed := 1; ; failed++ {
 		o, err := c.uploadOnce(ctx, topic, up)
-		if err == nil || !up.again || failed >= c.retry.Attempts || !retryable(err, true) || !sleep(ctx, c.pause(failed, err)) {
+		// A URL that is refused was too old when it came: its caller was slow, or a clock was set.
+		again := retryable(err, true) || o.Name != "" && errors.Is(err, ErrForbidden)
+		if err == nil || !up.again || failed >= c.retry.Attempts || !again || !sleep(ctx, c.pause(failed, err)) {
 			return o, err
 		}
 	}

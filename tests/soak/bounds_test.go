@@ -13,8 +13,10 @@ import (
 )
 
 // Bounds of what the server may hold once a round has ended, however long it has run: memory of its own (not the
-// mapped file), open files, goroutines.
+// mapped file), open files, goroutines, and room on the disk, where what nobody reaches any more stays until the compactor
+// has come by.
 const (
+	maxDisk       = 400 << 20
 	maxMemory     = 400 << 20
 	maxFiles      = 256
 	maxGoroutines = 400
@@ -64,6 +66,9 @@ func (s *soak) bounds() {
 	s.server.Pool.CloseIdleConnections()
 	_ = pause(s.ctx, 200*time.Millisecond)
 	u := s.usage()
+	if used := s.disk.used(); used > maxDisk {
+		s.fail("the data folder takes %d MB", used>>20)
+	}
 	if u.memory > maxMemory || u.files > maxFiles || u.goroutines > maxGoroutines || u.memory*u.files*u.goroutines == 0 {
 		s.fail("at rest the server holds %d MB, %d files, %d goroutines", u.memory>>20, u.files, u.goroutines)
 	}
@@ -122,7 +127,7 @@ func (s *soak) outLocked() int {
 // settle is how long the compactor gets, at the end of a run of at least settleAfter, to remove everything that nobody
 // reaches any more.
 const (
-	settleAfter = 15 * time.Minute
+	settleAfter = 30 * time.Minute
 	settleFor   = 10 * time.Minute
 )
 

@@ -71,6 +71,10 @@ func TestLedger(t *testing.T) {
 			s.acks("loose", s.comes("loose", 0, 4))
 			s.clock.set(-time.Hour)
 			s.acks("loose", s.comes("loose", 1, 5))
+			s.send(name{"k", 2}, false) // its call has no answer yet, and is tried over a long jump
+			s.acks("loose", s.comes("loose", 2, 6))
+			s.clock.set(time.Hour)
+			s.comes("loose", 2, 7)
 			return s.balance(s.log(2))
 		},
 		"is lost": func(s story) []string { s.sends(2); return s.balance(s.log(1)) },

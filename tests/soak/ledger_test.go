@@ -122,15 +122,15 @@ func (l *ledger) deliver(sub string, got []delivered, asked time.Time) {
 		if of == nil {
 			continue
 		}
-		body := m.name.String()
+		body, twice := m.name.String(), l.twice(of)
 		latest := l.clock.latest(of.from, now)
 		if latest.Before(m.Visible) || latest.Before(of.visible) {
 			l.fault("%s: %s came before its time: visible at %v, the server's clock was at most %v", sub, body, m.Visible, latest)
 		}
-		if at, ok := s.acked[body]; ok && at.Before(asked) && !s.replayed && !of.twice {
+		if at, ok := s.acked[body]; ok && at.Before(asked) && !s.replayed && !twice {
 			l.fault("%s: %s (%s) comes again %v after its ack", sub, body, m.ID, now.Sub(at))
 		}
-		if h, held := s.holds[body]; held && h.receipt.Claim != m.Receipt.Claim && !s.replayed && !of.twice && l.clock.latest(h.granted, now).Before(h.until) {
+		if h, held := s.holds[body]; held && h.receipt.Claim != m.Receipt.Claim && !s.replayed && !twice && l.clock.latest(h.granted, now).Before(h.until) {
 			l.fault("%s: %s is in two claims: one holds it until %v, the server's clock was at most %v", sub, body, h.until, l.clock.latest(h.granted, now))
 		}
 		if s.keyed {
@@ -139,6 +139,12 @@ func (l *ledger) deliver(sub string, got []delivered, asked time.Time) {
 		s.holds[body] = hold{m.Receipt, asked, m.ClaimExpires}
 		here[body] = true
 	}
+}
+
+// twice reports whether a message may be there twice. A call that has no answer yet may have been carried out in part,
+// and is still being tried again.
+func (l *ledger) twice(of *sent) bool {
+	return of.twice || !of.loose && !of.acked && l.clock.spread(of.from) >= remembered
 }
 
 // known gives the message that was sent, if it may come.

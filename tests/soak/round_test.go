@@ -77,8 +77,12 @@ func (s *soak) makeProducers(l *lane, delay time.Duration) []*producer {
 	}
 	var out []*producer
 	for _, k := range kinds {
+		attempts := 1
+		if k.name == "stream" {
+			attempts = 5 // as the Producer's callers have it
+		}
 		out = append(out, &producer{
-			name: k.name, client: s.client(), rng: s.rng(), pace: pace, next: map[string]int{}, keys: k.keys, delay: delay,
+			name: k.name, client: s.clientTrying(attempts), rng: s.rng(), pace: pace, next: map[string]int{}, keys: k.keys, delay: delay,
 			count: s.count, ledger: l.ledger,
 		})
 	}
