@@ -221,13 +221,13 @@ func handled(ctx context.Context, c *client.Client, l *ledger, sub string, drain
 func seeks(ctx context.Context, c *client.Client, l *ledger, sub string, rng *rand.Rand, stop <-chan struct{}) error {
 	for !closed(stop) {
 		_ = pause(ctx, time.Duration(2000+rng.IntN(6000))*time.Millisecond)
+		back := l.seek(sub)
 		if err := c.Seek(ctx, l.topic, sub, client.Position{Word: client.Earliest}); err != nil {
 			if !passing(err) {
 				return fmt.Errorf("seek of %s/%s: %w", l.topic, sub, err)
 			}
-			continue
+			back()
 		}
-		l.sought(sub)
 	}
 	return nil
 }

@@ -157,6 +157,29 @@ func TestMissing(t *testing.T) {
 	}
 }
 
+// TestSeek: after a seek everything has to come again, but for what is acked while it is made; after one that may not
+// have taken effect nothing has to.
+func TestSeek(t *testing.T) {
+	for name, worked := range map[string]bool{"worked": true, "perhaps not": false} {
+		t.Run(name, func(t *testing.T) {
+			s := story{newLedger("t", newClock(t)), t}
+			s.subscribe("again", false, true)
+			s.sends(2)
+			s.acks("again", s.comes("again", 0, 1))
+			back := s.seek("again")
+			s.acks("again", s.comes("again", 1, 2))
+			want := 1
+			if !worked {
+				back()
+				want = 0
+			}
+			if got := s.missing("again"); len(got) != want {
+				t.Errorf("missing: %q", got)
+			}
+		})
+	}
+}
+
 func TestClock(t *testing.T) {
 	c := newClock(t)
 	start := time.Now()

@@ -4,6 +4,7 @@ package soak
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -49,7 +50,6 @@ type seen struct {
 	keyed bool
 	// replayed: it is set back now and then, so that what was acked comes again.
 	replayed bool
-	since    time.Time // of the last seek
 	holds    map[string]hold
 	done     map[string]queue.ClaimID // by which claim an ack was sent
 	acked    map[string]time.Time     // an ack was confirmed
@@ -240,15 +240,23 @@ func (l *ledger) bury(sub string, of name) {
 	l.subs[sub].dead[of.String()] = true
 }
 
-// sought notes that a subscription is set back to its beginning: nothing is done any more.
-func (l *ledger) sought(sub string) {
+// seek notes that a subscription is about to be set back to its beginning: nothing is done any more. What is acked from
+// now on may be so before or after that; it need not come again. back takes it back, for a seek that may not have taken
+// effect.
+func (l *ledger) seek(sub string) (back func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.subs[sub]
-	s.since = time.Now()
-	clear(s.done)
-	clear(s.acked)
+	done, acked := s.done, s.acked
+	s.done, s.acked = map[string]queue.ClaimID{}, map[string]time.Time{}
 	clear(s.holds)
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		maps.Copy(done, s.done)
+		maps.Copy(acked, s.acked)
+		s.done, s.acked = done, acked
+	}
 }
 
 // missing gives the messages that were acknowledged to their producers and are neither acked nor dead.
