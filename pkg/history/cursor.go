@@ -104,14 +104,13 @@ func (t *cursorStep) String() string {
 func not() []cursorState { return nil }
 
 func nextCursor(s cursorState, t *cursorStep) []cursorState {
-	before := s.now
 	s.now = max(s.now, t.Call)
 	if s.now > t.Return {
 		return not()
 	}
 	switch t.kind {
 	case delivered:
-		return t.deliver(s, before)
+		return t.deliver(s)
 	case reset:
 		return []cursorState{{phase: anything, now: s.now}}
 	}
@@ -138,8 +137,8 @@ func nextCursor(s cursorState, t *cursorStep) []cursorState {
 }
 
 // deliver is a claim. Between it and the delivery before there may have been some that nobody got, each of which
-// held the message to its end; before is a bound of when the first of them was.
-func (t *cursorStep) deliver(s cursorState, before time.Duration) []cursorState {
+// held the message to its end; the first of them is not before the last known hold's end.
+func (t *cursorStep) deliver(s cursorState) []cursorState {
 	if s.phase == anything {
 		return []cursorState{{phase: held, claim: t.claim, attempt: t.attempt, ends: t.ends, now: s.now}}
 	}
@@ -152,7 +151,7 @@ func (t *cursorStep) deliver(s cursorState, before time.Duration) []cursorState 
 		if between > calls {
 			return not()
 		}
-		begun := max(before, s.ends-t.rules.tolerance, t.rules.hidden[0])
+		begun := max(s.ends-t.rules.tolerance, t.rules.hidden[0])
 		s.now = max(s.now, begun+time.Duration(between)*max(0, t.rules.hold-t.rules.tolerance))
 	}
 	if s.now > t.Return {
@@ -190,7 +189,7 @@ func (t *cursorStep) refused(s cursorState, mine bool) []cursorState {
 		if s.now = max(s.now, s.ends-t.rules.tolerance); s.now > t.Return {
 			return not()
 		}
-		s.phase, s.ends = free, 0
+		s.phase = free // its end is kept: one that nobody got may have followed it
 		return []cursorState{s}
 	case t.kind == acked && s.phase == done:
 		return not() // what is done may be acked as often as one likes

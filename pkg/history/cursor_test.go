@@ -74,6 +74,9 @@ func TestCursor(t *testing.T) {
 			Claims: []*Claim{claim(at(1, 10, 20), 1, 1), claim(at(2, 50, 60), 2, 1)}, Settles: []*Settle{uncounted(settle(at(1, 30, 40), Release, 1, OK))},
 		}},
 		{name: "a delivery that nobody got", h: History{Claims: []*Claim{claim(at(1, 10, 20), 1, 1), lost, claim(at(2, 2100, 2110), 2, 3)}}},
+		{name: "a delivery that nobody got takes a receipt's claim", h: History{
+			Claims: []*Claim{claim(at(1, 10, 20), 1, 1), lost, claim(at(2, 2100, 2110), 2, 3)}, Settles: []*Settle{settle(at(1, 2000, 2010), Ack, 1, Refused)},
+		}},
 		{name: "a delivery that nobody made", wrong: true, h: History{Claims: []*Claim{claim(at(1, 10, 20), 1, 1), claim(at(2, 2100, 2110), 2, 3)}}},
 		{name: "a delivery that nobody got ends early", wrong: true, h: History{Claims: []*Claim{claim(at(1, 10, 20), 1, 1), lost, claim(at(2, 1500, 1510), 2, 3)}}},
 		{name: "done and delivered after a seek", h: History{
