@@ -104,14 +104,11 @@ func (s *server) ServeHTTP(w http.ResponseWriter, original *http.Request) {
 	}
 	r.Body = body
 	a.Header().Set(wire.HeaderRequestID, a.id)
-	pattern, known := "", canonical(r.URL.EscapedPath())
-	if known {
-		_, pattern = s.mux.Handler(r)
-	}
+	known := canonical(r.URL.EscapedPath())
 	defer func() {
 		abort := s.recovered(a, r, recover())
 		s.record(a, r, Observation{
-			Route: routeName(pattern), Method: r.Method, Status: a.status, Code: a.code,
+			Route: routeName(r.Pattern), Method: r.Method, Status: a.status, Code: a.code,
 			Duration: s.Clock().Sub(start), Received: body.n, Sent: a.sent, EntryFault: a.entry != nil,
 		})
 		if abort {
@@ -120,6 +117,9 @@ func (s *server) ServeHTTP(w http.ResponseWriter, original *http.Request) {
 	}()
 	switch {
 	case !s.authorized(r):
+		if known {
+			_, r.Pattern = s.mux.Handler(r)
+		}
 		a.Header().Set("WWW-Authenticate", "Bearer")
 		s.fail(a, r, &queue.Error{
 			Kind: queue.KindDenied, Code: queue.CodeUnauthorized, Message: "a valid bearer token is needed",
