@@ -62,6 +62,7 @@ func TestMain(m *testing.M) {
 // the server's file size.
 type disk struct {
 	dir     string
+	size    int64
 	mounted bool
 	// limited is the process that has the limit.
 	limited int
@@ -70,7 +71,7 @@ type disk struct {
 // newDisk makes one of size bytes.
 func newDisk(t *testing.T, size int64) *disk {
 	t.Helper()
-	d := &disk{dir: t.TempDir()}
+	d := &disk{dir: t.TempDir(), size: size}
 	if os.Getenv(insideEnv) != "" {
 		// What is mounted from here on stays in here.
 		err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")

@@ -176,7 +176,7 @@ func (s *soak) whileFull(d time.Duration) {
 	c, refused, out := s.client(), 0, s.out()
 	defer func() { s.acked += s.out() - out }()
 	for end := time.Now().Add(d); time.Now().Before(end) && s.ctx.Err() == nil; _ = pause(s.ctx, 200*time.Millisecond) {
-		results, err := c.Produce(s.ctx, probeTopic, []client.Message{{Body: make([]byte, 100<<10)}}, client.Guard{})
+		results, err := c.Produce(s.ctx, s.probeTopic, []client.Message{{Body: make([]byte, 100<<10)}}, client.Guard{})
 		if err == nil {
 			err = firstOf(results)
 		}
@@ -188,7 +188,7 @@ func (s *soak) whileFull(d time.Duration) {
 		default:
 			s.fail("a produce on a full disk is answered with: %v", err)
 		}
-		page, err := c.Peek(s.ctx, probeTopic, client.PeekOptions{Limit: 1})
+		page, err := c.Peek(s.ctx, s.probeTopic, client.PeekOptions{Limit: 1})
 		if err != nil || len(page.Messages) == 0 {
 			s.fail("a peek on a full disk is answered with: %v", err)
 		}
@@ -196,10 +196,22 @@ func (s *soak) whileFull(d time.Duration) {
 	s.full += refused
 }
 
-const (
-	probeTopic = "probe"
-	probeSub   = "probe"
-)
+const probeSub = "probe"
+
+// renewProbe has the probes go to a topic of their own for each round: kept for ever, they would hold the files that they share
+// with what is deleted.
+func (s *soak) renewProbe(name string) {
+	old := s.probeTopic
+	s.probeTopic = name
+	_, err := s.admin.CreateTopic(s.ctx, name, client.TopicConfig{})
+	s.must(err)
+	_, err = s.admin.CreateSubscription(s.ctx, name, probeSub, client.SubscriptionConfig{})
+	s.must(err)
+	s.must(s.probe())
+	if old != "" {
+		s.must(s.admin.DeleteTopic(s.ctx, old))
+	}
+}
 
 // probe sends a message and waits until it comes and is acked, all within healed.
 func (s *soak) probe() error {
@@ -220,12 +232,12 @@ func (s *soak) probe() error {
 		}
 	}
 	err := again("produce", func() error {
-		results, err := c.Produce(ctx, probeTopic, []client.Message{{Body: []byte(body)}}, client.Guard{})
+		results, err := c.Produce(ctx, s.probeTopic, []client.Message{{Body: []byte(body)}}, client.Guard{})
 		return errors.Join(err, firstOf(results))
 	})
 	for found := false; err == nil && !found; {
 		err = again("claim", func() error {
-			got, err := c.Claim(ctx, probeTopic, probeSub, client.ClaimOptions{MaxMessages: 100, Wait: claimWait, VisibilityTimeout: visibility})
+			got, err := c.Claim(ctx, s.probeTopic, probeSub, client.ClaimOptions{MaxMessages: 100, Wait: claimWait, VisibilityTimeout: visibility})
 			if err != nil {
 				return err
 			}
@@ -235,7 +247,7 @@ func (s *soak) probe() error {
 				all = append(all, m.Receipt)
 			}
 			if len(all) > 0 {
-				_, err = c.Ack(ctx, probeTopic, probeSub, all)
+				_, err = c.Ack(ctx, s.probeTopic, probeSub, all)
 			}
 			return err
 		})

@@ -23,7 +23,8 @@ import (
 )
 
 const (
-	diskBytes = 512 << 20
+	// smallDisk is enough for some minutes, largeDisk for any time; a full disk is that much memory.
+	smallDisk, largeDisk = 256 << 20, 1 << 30
 	// stormy and calm are how long the load of a round lasts. In a calm one the process lives, so that the compactor,
 	// which looks every two minutes, works under load.
 	stormy, calm = 40 * time.Second, 130 * time.Second
@@ -68,6 +69,13 @@ func TestSoak(t *testing.T) {
 	}
 }
 
+func diskFor(span time.Duration) int64 {
+	if span <= 10*time.Minute {
+		return smallDisk
+	}
+	return largeDisk
+}
+
 func cmpOr(a, b string) string {
 	if a != "" {
 		return a
@@ -94,7 +102,9 @@ type soak struct {
 	began   time.Duration // the shift at the beginning of the round
 
 	probes int
-	deck   []fault // that come next
+	// probeTopic is where probes go.
+	probeTopic string
+	deck       []fault // that come next
 	// full counts refusals of a full disk, acked the acks confirmed while it was.
 	full, acked int
 	// slow is how long delayed messages of the long topic wait at most.
@@ -111,7 +121,7 @@ type soak struct {
 
 func newSoak(t *testing.T, seed uint64, span time.Duration) *soak {
 	s := &soak{
-		t: t, start: time.Now(), seed: seed, dice: rand.New(rand.NewPCG(seed, 0)), clock: newClock(t), disk: newDisk(t, diskBytes),
+		t: t, start: time.Now(), seed: seed, dice: rand.New(rand.NewPCG(seed, 0)), clock: newClock(t), disk: newDisk(t, diskFor(span)),
 		count: &counters{by: map[string]int{}}, struck: map[string]int{}, longest: min(time.Minute, max(2*time.Second, span/30)),
 		slow: min(20*time.Second, max(2*time.Second, span/10)),
 	}
@@ -125,11 +135,7 @@ func newSoak(t *testing.T, seed uint64, span time.Duration) *soak {
 	})
 	s.beginFull()
 	s.admin = s.client()
-	_, err := s.admin.CreateTopic(s.ctx, probeTopic, client.TopicConfig{})
-	s.must(err)
-	_, err = s.admin.CreateSubscription(s.ctx, probeTopic, probeSub, client.SubscriptionConfig{})
-	s.must(err)
-	s.must(s.probe())
+	s.renewProbe("probe")
 	s.start = time.Now()
 	return s
 }
@@ -174,6 +180,7 @@ func (s *soak) play(end time.Time) {
 	for _, l := range fresh {
 		s.remove(l)
 	}
+	s.renewProbe(prefix + "probe")
 	if round%longRounds == 0 {
 		for _, l := range s.long {
 			s.remove(l)
