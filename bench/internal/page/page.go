@@ -239,7 +239,7 @@ func (p *Page) how(b *strings.Builder) {
 
 `+"```sh"+`
 tools/peers                     # installs the other systems, pinned, into .tools/peers: Go, and Java with Maven
-make bench-peers                # all runs, about 35 minutes; goes on where it was cut off
+make bench-peers                # all runs, 40 to 50 minutes on two cores; goes on where it was cut off
 make bench-peers PAIRS=1 SCALE=0.2 PEERS=spillway,nats-sync WORKLOADS=batch,single   # a look
 make bench-peers PAIRS=1 WORKLOADS=backlog-10m PEERS=spillway,nats-sync,kafka-flush  # the backlog of 10 million
 make bench-page                 # this page, its plots and medians, from the runs

@@ -115,6 +115,18 @@ func (p *Process) logEnd() string {
 	return string(bytes.TrimSpace(text[max(0, len(text)-logShown):]))
 }
 
+// Logged is a check for Await: the process has logged a text.
+func (p *Process) Logged(text string) error {
+	log, err := os.ReadFile(p.log)
+	if err != nil {
+		return err
+	}
+	if !bytes.Contains(log, []byte(text)) {
+		return fmt.Errorf("%q is not in its log", text)
+	}
+	return nil
+}
+
 // Listening is a check for Await: something accepts connections at address.
 func Listening(address string) func(context.Context) error {
 	return func(ctx context.Context) error {

@@ -61,6 +61,9 @@ func TestAwaitSaysWhyItEnded(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "no such disk") || !strings.Contains(err.Error(), "exit status 4") {
 		t.Errorf("%v", err)
 	}
+	if p.Logged("such disk") != nil || p.Logged("such luck") == nil {
+		t.Error("what is in its log is not found, or what is not is")
+	}
 	if _, err := Start(Options{Name: "absent", Dir: t.TempDir(), Path: "/no/such/program"}); err == nil {
 		t.Error("a program that is not there was started")
 	}
