@@ -140,7 +140,7 @@ bench-build:
 	@cd bench && go build -o ../$(BIN)/bench .
 
 .PHONY: bench-peers
-bench-peers: bench-build ## about 40 minutes: Spillway beside other systems (PAIRS, SCALE, PEERS, WORKLOADS); goes on where it was cut off
+bench-peers: bench-build ## 40 to 50 minutes: Spillway beside other systems (PAIRS, SCALE, PEERS, WORKLOADS); goes on where it was cut off
 	@tools/peers || echo "not all peers could be installed; their rows will say so" >&2
 	@$(BIN)/bench run --spillway $(BIN)/spillway --tools .tools/peers --out $(BENCH_OUT) --commit "$$(git describe --always --dirty --tags)" \
 		--pairs $(PAIRS) --scale $(SCALE) --peers '$(PEERS)' --workloads '$(WORKLOADS)'

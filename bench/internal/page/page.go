@@ -29,6 +29,9 @@ const (
 	TimesPlot = "bench/times.svg"
 )
 
+// quietLoad is the most that a machine's load may be before the first run for its figures to be taken at their word.
+const quietLoad = 0.5
+
 // row gives a peer's row; nil if there is none.
 func (p *Page) row(w *workload.Workload, name string) *result.Row {
 	for i := range p.Rows {
@@ -70,6 +73,10 @@ func (p *Page) Markdown() string {
 
 func (p *Page) intro(b *strings.Builder) {
 	m := &p.Machine
+	busy := ""
+	if m.Load > quietLoad {
+		busy = "\n- **The machine had other work at the same time: these figures are rough**, and the systems that came first or last may have had it easier."
+	}
 	fmt.Fprintf(b, `Spillway and other queues with the same load, one after the other in turn, on one machine, each through its own client. Read it with
 care: client and server share the machine's %d cores, so a client that is dear slows its own system; every system runs as one
 node, without replicas; and the guarantees differ, as the second table says. A durable acknowledgement costs
@@ -77,9 +84,9 @@ a disk's sync, and whoever does not wait for it is faster.
 
 - Machine: %s, %d cores, %.0f GB of memory, %s; %s. Its disk makes %.0f appends of 4 KB a second durable, one after
   another. Load average before: %.2f.
-- Date: %s, commit %s.
+- Date: %s, commit %s.%s
 
-`, m.Cores, m.CPU, m.Cores, float64(m.Memory)/(1<<30), m.Kernel, m.Go, m.Syncs, m.Load, m.Date, m.Commit)
+`, m.Cores, m.CPU, m.Cores, float64(m.Memory)/(1<<30), m.Kernel, m.Go, m.Syncs, m.Load, m.Date, m.Commit, busy)
 }
 
 // ratio is the one that a workload's summary shows: of rates, or of times.
@@ -239,7 +246,7 @@ func (p *Page) how(b *strings.Builder) {
 
 `+"```sh"+`
 tools/peers                     # installs the other systems, pinned, into .tools/peers: Go, and Java with Maven
-make bench-peers                # all runs, about 35 minutes; goes on where it was cut off
+make bench-peers                # all runs, 40 to 50 minutes on two cores; goes on where it was cut off
 make bench-peers PAIRS=1 SCALE=0.2 PEERS=spillway,nats-sync WORKLOADS=batch,single   # a look
 make bench-peers PAIRS=1 WORKLOADS=backlog-10m PEERS=spillway,nats-sync,kafka-flush  # the backlog of 10 million
 make bench-page                 # this page, its plots and medians, from the runs
@@ -274,7 +281,15 @@ func spreadText(s result.Spread, text func(float64) string) string {
 func rates(s result.Spread) string     { return spreadText(s, count) }
 func durations(s result.Spread) string { return spreadText(s, duration) }
 func megabytes(s result.Spread) string { return fmt.Sprintf("%.0f", s.Median/1e6) }
-func cpu(s result.Spread) string       { return fmt.Sprintf("%.3g", s.Median) }
+
+// cpu writes seconds of processor time.
+func cpu(s result.Spread) string {
+	if s.Median >= 100 {
+		return count(s.Median)
+	}
+	return fmt.Sprintf("%.2g", s.Median)
+}
+
 func duration(seconds float64) string {
 	switch d := time.Duration(seconds * float64(time.Second)); {
 	case d >= time.Second:

@@ -72,6 +72,17 @@ func TestNoLineIsLeftOut(t *testing.T) {
 	}
 }
 
+func TestBusyMachineIsTold(t *testing.T) {
+	p := example()
+	if strings.Contains(p.Markdown(), "figures are rough") {
+		t.Error("a quiet machine's figures are called rough")
+	}
+	p.Machine.Load = 3
+	if !strings.Contains(p.Markdown(), "these figures are rough") {
+		t.Error("nobody is told that the machine was busy")
+	}
+}
+
 func TestPlotsAreWhole(t *testing.T) {
 	p := example()
 	for name, plot := range map[string]string{"rates": p.Rates(), "times": p.Times()} {

@@ -11,8 +11,8 @@ import (
 
 // The plots' frame, in pixels.
 const (
-	plotWidth            = 760
-	plotLeft, plotRight  = 200, 90
+	plotWidth            = 800
+	plotLeft, plotRight  = 235, 90
 	panelHead, panelFoot = 26, 30
 	lineHeight           = 18
 )
@@ -48,12 +48,12 @@ func (p *Page) Times() string {
 		{"#c77d0a", func(r *result.Row) result.Spread { return r.EndP999 }},
 		{"#1b6ca8", func(r *result.Row) result.Spread { return r.EndP99 }},
 	}, text: duration, tick: duration}
-	return plot.draw("time until a message has arrived: p50 green, p99 blue (with its value), p99.9 orange", (*workload.Workload).Trickle)
+	return plot.draw("until a message has arrived: p50 green, p99 blue with its value, p99.9 orange", (*workload.Workload).Trickle)
 }
 
 func (l *plot) draw(title string, take func(*workload.Workload) bool) string {
 	l.y = 28
-	fmt.Fprintf(&l.b, "<text x=\"10\" y=\"18\" font-size=\"13\">%s; a stroke is from the least to the most run</text>\n", title)
+	fmt.Fprintf(&l.b, "<text x=\"10\" y=\"18\" font-size=\"13\">%s; a stroke: least to most</text>\n", title)
 	for _, w := range l.page.shown() {
 		if take(w) {
 			l.panel(w)

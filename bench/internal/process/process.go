@@ -16,13 +16,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 )
 
 const (
-	// stopTime is what a process may take to end when it is told to.
-	stopTime = 15 * time.Second
 	// startTime is what it may take until it is ready: a JVM on a busy machine.
 	startTime = 60 * time.Second
 	// logShown is how much of the log's end an error shows, in bytes.
@@ -57,7 +54,7 @@ func Start(o Options) (*Process, error) {
 		return nil, err
 	}
 	defer func() { _ = log.Close() }()
-	p.cmd = exec.Command(o.Path, o.Args...) //nolint:gosec,noctx // a peer of the list; Stop ends it in order
+	p.cmd = exec.Command(o.Path, o.Args...) //nolint:gosec,noctx // a peer of the list; Stop ends it
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = o.Dir, log, log
 	p.cmd.Env = append(os.Environ(), o.Env...)
 	if err := p.cmd.Start(); errors.Is(err, fs.ErrNotExist) || errors.Is(err, exec.ErrNotFound) {
@@ -75,15 +72,10 @@ func Start(o Options) (*Process, error) {
 // Pid is its process id.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
-// Stop tells it to end, kills it if it does not, and waits.
+// Stop kills it and waits: its data is thrown away, and an orderly end takes some of them 10 seconds.
 func (p *Process) Stop() {
-	_ = p.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-p.done:
-	case <-time.After(stopTime):
-		_ = p.cmd.Process.Kill()
-		<-p.done
-	}
+	_ = p.cmd.Process.Kill()
+	<-p.done
 }
 
 // Await asks until ready gives no error. The error says how the log ends.
@@ -113,6 +105,18 @@ func (p *Process) logEnd() string {
 		return err.Error()
 	}
 	return string(bytes.TrimSpace(text[max(0, len(text)-logShown):]))
+}
+
+// Logged is a check for Await: the process has logged a text.
+func (p *Process) Logged(text string) error {
+	log, err := os.ReadFile(p.log)
+	if err != nil {
+		return err
+	}
+	if !bytes.Contains(log, []byte(text)) {
+		return fmt.Errorf("%q is not in its log", text)
+	}
+	return nil
 }
 
 // Listening is a check for Await: something accepts connections at address.

@@ -47,7 +47,7 @@ func TestStartAndStop(t *testing.T) {
 	}
 	began := time.Now()
 	p.Stop()
-	if _, err := Used([]int{p.Pid()}); err == nil || time.Since(began) > stopTime {
+	if _, err := Used([]int{p.Pid()}); err == nil || time.Since(began) > 10*time.Second {
 		t.Errorf("after Stop: %v, %s", err, time.Since(began))
 	}
 }
@@ -60,6 +60,9 @@ func TestAwaitSaysWhyItEnded(t *testing.T) {
 	err = p.Await(t.Context(), func(context.Context) error { return errors.New("refused") })
 	if err == nil || !strings.Contains(err.Error(), "no such disk") || !strings.Contains(err.Error(), "exit status 4") {
 		t.Errorf("%v", err)
+	}
+	if p.Logged("such disk") != nil || p.Logged("such luck") == nil {
+		t.Error("what is in its log is not found, or what is not is")
 	}
 	if _, err := Start(Options{Name: "absent", Dir: t.TempDir(), Path: "/no/such/program"}); err == nil {
 		t.Error("a program that is not there was started")

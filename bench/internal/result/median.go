@@ -43,7 +43,9 @@ type Row struct {
 type Spread struct{ Median, Least, Most float64 }
 
 // MarshalJSON writes median, least and most as a list, which keeps the file small.
-func (s Spread) MarshalJSON() ([]byte, error) { return json.Marshal([]float64{s.Median, s.Least, s.Most}) }
+func (s Spread) MarshalJSON() ([]byte, error) {
+	return json.Marshal([]float64{s.Median, s.Least, s.Most})
+}
 
 // UnmarshalJSON reads what MarshalJSON wrote.
 func (s *Spread) UnmarshalJSON(text []byte) error {

@@ -25,6 +25,8 @@ const (
 	NoFeature = "no such feature"
 	NotRun    = "not run"
 	Failed    = "failed"
+	// Silent: of the warm-up's messages none arrived, so a next time will hardly be better.
+	Silent = Failed + ": nothing arrived"
 )
 
 // maxReason is how long a reason may be, in bytes: it stands in a table.

@@ -27,7 +27,7 @@ import (
 const (
 	// overhead is what a run takes besides its sending: starting, the warm-up, draining, stopping. By
 	// experience, for the estimate.
-	overhead = 5 * time.Second
+	overhead = 7 * time.Second
 	// defaultSlack is for a JVM on a busy machine, and a slow drain.
 	defaultSlack = 3 * time.Minute
 	// killTime is how long a killed run's output is waited for.
@@ -100,14 +100,14 @@ func (p *Plan) Run(ctx context.Context) error {
 	runs, estimate := p.Estimate(done)
 	p.reportf("%d runs to make, %d there already; about %s", runs, len(known), estimate.Round(time.Minute))
 	for i, key := range p.keys(done) {
-		// What a peer does not have it will not have in the next round either.
+		// What a peer does not have, or not bring to work at all, will be no better in the next round.
 		r := result.Run{Workload: key.Workload, Peer: key.Peer, Round: key.Round, Scale: key.Scale, Status: absent[key.Workload+key.Peer]}
 		if r.Status == "" {
 			if r, err = p.one(ctx, key); err != nil {
 				return err
 			}
 		}
-		if strings.HasPrefix(r.Status, result.NoFeature) {
+		if strings.HasPrefix(r.Status, result.NoFeature) || strings.HasPrefix(r.Status, result.Silent) {
 			absent[key.Workload+key.Peer] = r.Status
 		}
 		if err := result.Append(p.File, &r); err != nil {

@@ -106,9 +106,15 @@ func TestHungRunIsKilled(t *testing.T) {
 }
 
 func TestAbsentFeatureIsAskedForOnce(t *testing.T) {
+	t.Run("absent", func(t *testing.T) { askedOnce(t, "no such feature: x") })
+	t.Run("silent", func(t *testing.T) { askedOnce(t, "failed: nothing arrived: x") })
+}
+
+func askedOnce(t *testing.T, status string) {
+	t.Helper()
 	p := plan(t, "")
 	log := filepath.Join(t.TempDir(), "calls")
-	p.Args = []string{"-c", `echo run >> ` + log + `; printf '{"workload":"w","peer":"%s","scale":1,"status":"no such feature: x"}' "$1"`}
+	p.Args = []string{"-c", `echo run >> ` + log + `; printf '{"workload":"w","peer":"%s","scale":1,"status":"` + status + `"}' "$1"`}
 	if err := p.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}

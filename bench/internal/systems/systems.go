@@ -5,6 +5,7 @@ import (
 	"github.com/spillway-mq/spillway/bench/internal/peer"
 	"github.com/spillway-mq/spillway/bench/internal/systems/kafka"
 	"github.com/spillway-mq/spillway/bench/internal/systems/nats"
+	"github.com/spillway-mq/spillway/bench/internal/systems/seaweedfs"
 	"github.com/spillway-mq/spillway/bench/internal/systems/spillway"
 	"github.com/spillway-mq/spillway/bench/internal/systems/sqs"
 )
@@ -17,5 +18,5 @@ func All() []peer.Peer {
 	peers := []peer.Peer{spillway.Peer(1), spillway.Peer(processes)}
 	peers = append(peers, nats.Peers()...)
 	peers = append(peers, kafka.Peers()...)
-	return append(peers, sqs.Peers()...)
+	return append(append(peers, sqs.Peers()...), seaweedfs.Peer())
 }

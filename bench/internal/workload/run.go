@@ -64,7 +64,10 @@ func Run(ctx context.Context, o Options) result.Run {
 	if run.patience == 0 {
 		run.patience = defaultPatience
 	}
-	if err := run.measure(ctx, &r); err != nil {
+	switch err := run.measure(ctx, &r); {
+	case errors.Is(err, errSilent):
+		r.Status = result.Line(result.Silent, err)
+	case err != nil:
 		r.Status = result.Line(result.Failed, err)
 	}
 	return r
@@ -162,6 +165,9 @@ func (r *run) judge(into *result.Run, gotBefore int64, began time.Duration) {
 	}
 }
 
+// errSilent says that of the warm-up's messages none arrived.
+var errSilent = errors.New("none")
+
 // warmUp starts the receivers, sends for a moment, and waits until all has arrived. A backlog has neither: its
 // fill is long, and its receivers come later.
 func (r *run) warmUp(ctx context.Context, fail context.CancelCauseFunc) (stop func(), err error) {
@@ -181,8 +187,12 @@ func (r *run) warmUp(ctx context.Context, fail context.CancelCauseFunc) (stop fu
 		r.drain(ctx)
 		err = context.Cause(ctx)
 	}
-	if err == nil && r.ledger.got() < r.ledger.wanted() {
-		err = fmt.Errorf("warm-up: %d of %d messages arrived", r.ledger.got(), r.ledger.wanted())
+	switch got, wanted := r.ledger.got(), r.ledger.wanted(); {
+	case err != nil || got >= wanted:
+	case got == 0:
+		err = fmt.Errorf("of %d messages of the warm-up, %w", wanted, errSilent)
+	default:
+		err = fmt.Errorf("warm-up: %d of %d messages arrived", got, wanted)
 	}
 	if err != nil {
 		stop()

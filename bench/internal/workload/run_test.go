@@ -114,6 +114,21 @@ func TestLossIsFound(t *testing.T) {
 	}
 }
 
+func TestWarmUpFindsWhatDoesNotWork(t *testing.T) {
+	for want, from := range map[string]int{"failed: nothing arrived: of ": 0, "failed: warm-up: 200 of ": 100} {
+		f := &fake{on: func(n int, body []byte) [][]byte {
+			if n >= from {
+				return nil
+			}
+			return [][]byte{body}
+		}}
+		r := Run(t.Context(), Options{Peer: f.peer(), Workload: small(flow), Scale: 1, Patience: 200 * time.Millisecond})
+		if !strings.HasPrefix(r.Status, want) {
+			t.Errorf("status %q, want %q", r.Status, want)
+		}
+	}
+}
+
 func TestDelaysAreHeld(t *testing.T) {
 	w := small(flow)
 	w.Messages, w.Delay = 300, 300*time.Millisecond

@@ -50,22 +50,22 @@ func (w *Workload) Backlog() bool { return w.kind == backlog }
 func All() []Workload {
 	const kb, unbounded = 1000, 1 << 22
 	return []Workload{
-		{Name: "batch", Title: "1 KB, 100 a send, 8 senders", Senders: 8, Receivers: 4, Groups: 1, Batch: 100, Size: kb, Messages: unbounded, Time: 3 * time.Second},
-		{Name: "single", Title: "1 KB, one a send, 64 senders", Senders: 64, Receivers: 4, Groups: 1, Batch: 1, Size: kb, Messages: unbounded, Time: 3 * time.Second},
-		{Name: "large", Title: "100 KB, 10 a send, 4 senders", Senders: 4, Receivers: 4, Groups: 1, Batch: 10, Size: 100 * kb, Messages: unbounded, Time: 3 * time.Second},
+		{Name: "batch", Title: "1 KB, 100 a send, 8 senders", Senders: 8, Receivers: 4, Groups: 1, Batch: 100, Size: kb, Messages: unbounded, Time: 2500 * time.Millisecond},
+		{Name: "single", Title: "1 KB, one a send, 64 senders", Senders: 64, Receivers: 4, Groups: 1, Batch: 1, Size: kb, Messages: unbounded, Time: 2500 * time.Millisecond},
+		{Name: "large", Title: "100 KB, 10 a send, 4 senders", Senders: 4, Receivers: 4, Groups: 1, Batch: 10, Size: 100 * kb, Messages: unbounded, Time: 2500 * time.Millisecond},
 		{
 			Name: "reference", Title: "10 MB by reference, 2 senders", Senders: 2, Receivers: 2, Groups: 1, Batch: 1, Size: 10 * kb * kb,
-			Messages: unbounded, Time: 3 * time.Second, Reference: true,
+			Messages: unbounded, Time: 2500 * time.Millisecond, Reference: true,
 		},
-		{Name: "fanout", Title: "1 KB, 100 a send, to 4 groups", Senders: 4, Receivers: 2, Groups: 4, Batch: 100, Size: kb, Messages: unbounded, Time: 3 * time.Second},
+		{Name: "fanout", Title: "1 KB, 100 a send, to 4 groups", Senders: 4, Receivers: 2, Groups: 4, Batch: 100, Size: kb, Messages: unbounded, Time: 2500 * time.Millisecond},
 		{
 			Name: "delayed", Title: "100,000 of 1 KB delayed by 5 s", Senders: 8, Receivers: 4, Groups: 1, Batch: 100, Size: kb,
-			Messages: 100_000, Time: 8 * time.Second, Delay: 5 * time.Second,
+			Messages: 100_000, Time: 6 * time.Second, Delay: 5 * time.Second,
 		},
-		{Name: "latency", Title: "1 KB, 500 a second, end to end", kind: trickle, Senders: 64, Receivers: 4, Groups: 1, Batch: 1, Size: kb, Time: 6 * time.Second, Rate: 500},
+		{Name: "latency", Title: "1 KB, 500 a second, end to end", kind: trickle, Senders: 64, Receivers: 4, Groups: 1, Batch: 1, Size: kb, Time: 5 * time.Second, Rate: 500},
 		{
 			Name: "backlog", Title: "backlog of up to 1 million of 1 KB", kind: backlog, Senders: 8, Receivers: 4, Groups: 1, Batch: 100, Size: kb,
-			Messages: 1_000_000, Time: 12 * time.Second,
+			Messages: 1_000_000, Time: 8 * time.Second,
 		},
 		{
 			Name: "backlog-10m", Title: "backlog of 10 million of 1 KB", kind: backlog, Senders: 8, Receivers: 4, Groups: 1, Batch: 100, Size: kb,

@@ -22,7 +22,7 @@ func Peers() []peer.Peer {
 		{Name: "goaws", Title: "goaws", Durability: "none: memory", Notes: notes(), Start: startGoaws},
 		{Name: "elasticmq", Title: "ElasticMQ, default", Durability: "none: memory", Notes: notes(), Start: elasticmq(false)},
 		{
-			Name: "elasticmq-h2", Title: "ElasticMQ, messages-storage", Durability: "a file of H2, which syncs behind the acknowledgement",
+			Name: "elasticmq-h2", Title: "ElasticMQ, messages-storage", Durability: "a file of H2, written behind the acknowledgement",
 			Notes: notes(), Start: elasticmq(true),
 		},
 	}
