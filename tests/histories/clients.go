@@ -45,6 +45,8 @@ type Clients struct {
 	// delivered are messages that some claim handed out.
 	delivered map[string]bool
 	counts    map[string]int
+	// refusals are the errors after which a call is taken to have had no effect, with their times.
+	refusals []string
 }
 
 // New makes clients that have not begun.
@@ -119,8 +121,13 @@ func answer(err error, refusals ...queue.Code) history.Answer {
 	return history.Void
 }
 
-// strange notes an answer that no fault of these tests explains.
+// strange notes an answer that no fault of these tests explains, and what a refusal said.
 func (u *user) strange(what string, err error) {
+	if err != nil && answer(err) == history.Void && !errors.Is(err, client.ErrClaimLost) {
+		u.mu.Lock()
+		u.refusals = append(u.refusals, fmt.Sprintf("%.6f client %d: %s: %v", time.Since(u.began).Seconds(), u.number, what, err))
+		u.mu.Unlock()
+	}
 	var api *client.APIError
 	if errors.As(err, &api) && (api.Code == queue.CodeInternal || api.Code == queue.CodeCorrupt || api.Code == queue.CodeInvalidArgument) {
 		u.fault("%s: %v", what, err)
@@ -224,6 +231,11 @@ func (c *Clients) Judge(ctx context.Context, t *testing.T, o history.Options, re
 	}
 	for _, f := range c.faults {
 		t.Error(f)
+	}
+	if t.Failed() {
+		for _, r := range c.refusals {
+			t.Log(r)
+		}
 	}
 	for _, p := range h.Produces {
 		for _, m := range p.Messages {
