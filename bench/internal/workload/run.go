@@ -18,7 +18,7 @@ import (
 
 const (
 	// warmTime is how long the warm-up sends, at scale 1 and above; leastWarm at any.
-	warmTime  = time.Second
+	warmTime  = 2 * time.Second
 	leastWarm = 50 * time.Millisecond
 	// defaultPatience is longer than any system here was seen to hold back what it has.
 	defaultPatience = 20 * time.Second
