@@ -232,7 +232,7 @@ func (p *Page) how(b *strings.Builder) {
 - In rounds, %d of them: each round runs every system once for a workload, and begins with another one. A ratio is of two
   runs of one round. Figures are medians, with the least and the most in brackets.
 - Each run starts the server anew on an empty folder and a client that has done nothing before, warms both up with
-  the same load for a second (but for a backlog), and then counts. Sending ends by count or by time, whichever is first.
+  the same load for two seconds (but for a backlog), and then counts. Sending ends by count or by time, whichever is first.
 - *in* is messages that were acknowledged, *in and out* those that were also received and acknowledged by every group, over
   the time until the last. A send is what a sender hands over at once; some systems need several calls for it.
 - *latency* sends at a fixed rate whatever becomes of the messages before, and counts from when a message was due: a

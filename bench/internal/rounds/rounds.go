@@ -27,7 +27,7 @@ import (
 const (
 	// overhead is what a run takes besides its sending: starting, the warm-up, draining, stopping. By
 	// experience, for the estimate.
-	overhead = 7 * time.Second
+	overhead = 8 * time.Second
 	// defaultSlack is for a JVM on a busy machine, and a slow drain.
 	defaultSlack = 3 * time.Minute
 	// killTime is how long a killed run's output is waited for.

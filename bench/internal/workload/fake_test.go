@@ -18,6 +18,8 @@ type fake struct {
 	stall time.Duration
 	// start and queue, if set, are the errors of making a server and a queue.
 	start, queue error
+	// closing is how long a sender takes to close.
+	closing time.Duration
 	// early takes delays for shorter than they are.
 	early time.Duration
 
@@ -64,7 +66,7 @@ func (f *fake) Receiver(_ context.Context, group, _ int) (peer.Receiver, error) 
 
 type fakeSender struct{ *fake }
 
-func (fakeSender) Close() {}
+func (s fakeSender) Close() { time.Sleep(s.closing) }
 
 func (s fakeSender) Send(_ context.Context, bodies [][]byte, delay time.Duration) error {
 	s.mu.Lock()

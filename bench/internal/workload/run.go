@@ -18,7 +18,7 @@ import (
 
 const (
 	// warmTime is how long the warm-up sends, at scale 1 and above; leastWarm at any.
-	warmTime  = time.Second
+	warmTime  = 2 * time.Second
 	leastWarm = 50 * time.Millisecond
 	// defaultPatience is longer than any system here was seen to hold back what it has.
 	defaultPatience = 20 * time.Second
@@ -84,6 +84,8 @@ type run struct {
 	ledger *ledger
 	// delay is that of messages now: the warm-up's is short.
 	delay time.Duration
+	// sent is when the last Send came back; closing the senders does not count.
+	sent time.Duration
 	// made counts senders, so that no two have the same number.
 	made int
 
@@ -127,7 +129,7 @@ func (r *run) measure(ctx context.Context, into *result.Run) error {
 		return err
 	}
 	into.Sent = r.ledger.acknowledged.Load() - sentBefore
-	into.In = perSecond(into.Sent, r.now()-began)
+	into.In = perSecond(into.Sent, r.sent-began)
 	if w.kind == backlog {
 		began = r.now()
 		if stop, err = r.receive(ctx, fail); err != nil {
@@ -317,6 +319,7 @@ func (r *run) send(ctx context.Context, fail context.CancelCauseFunc, count int6
 		})
 	}
 	wg.Wait()
+	r.sent = r.now()
 	return context.Cause(ctx)
 }
 

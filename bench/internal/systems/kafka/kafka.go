@@ -35,8 +35,11 @@ const (
 
 // Peers are its two settings.
 func Peers() []peer.Peer {
+	const own = "each sender is a client of its own, so nothing is batched across senders"
 	notes := map[string]string{
 		"":          fmt.Sprintf("KRaft, one node, %d partitions, acks=all; acknowledges by committing offsets, one group member", partitions),
+		"single":    own,
+		"latency":   own,
 		"reference": "no store for large bodies: they go into the log, with message.max.bytes raised",
 	}
 	return []peer.Peer{
