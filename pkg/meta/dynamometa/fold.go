@@ -35,9 +35,9 @@ func foldPlan(cur stored) *expr {
 		e.setTo(e.path(curFloor), number(c.Floor))
 	}
 	room := maxFold
-	keep := make(map[string]queue.Offset, len(c.Done))
+	keep := make(map[string]bool, len(c.Done))
 	for _, r := range c.Done {
-		keep[offsetKey(r.Lo)] = r.Hi
+		keep[offsetKey(r.Lo)] = true
 	}
 	for id, v := range objectOf(cur.raw, curClaims) {
 		if _, live := c.Claims[claimIDOf(id)]; !live && room > 0 {
@@ -47,19 +47,26 @@ func foldPlan(cur stored) *expr {
 			e.drop(path)
 		}
 	}
-	for lo, v := range objectOf(cur.raw, curDone) {
-		hi, first := keep[lo]
-		if room == 0 || first && offsetOf(v) == hi {
+	// First what is joined says all that it stands for, and only then the entries go that it makes needless: where
+	// there is no room for all, an entry must not go before the one that says the same.
+	done := objectOf(cur.raw, curDone)
+	for _, r := range c.Done {
+		lo := offsetKey(r.Lo)
+		if v := done[lo]; offsetOf(v) != r.Hi && room > 0 {
+			room--
+			path := e.path(curDone, lo)
+			e.where(path, " = ", e.val(v))
+			e.setTo(path, number(r.Hi))
+		}
+	}
+	for lo, v := range done {
+		if _, first := keep[lo]; first || room == 0 {
 			continue
 		}
 		room--
 		path := e.path(curDone, lo)
 		e.where(path, " = ", e.val(v))
-		if first {
-			e.setTo(path, number(hi))
-		} else {
-			e.drop(path)
-		}
+		e.drop(path)
 	}
 	if len(e.set)+len(e.remove) == 0 {
 		return nil
