@@ -211,7 +211,7 @@ func (t *Table) Transact(ctx context.Context, ops []meta.Op) ([]meta.Result, err
 		switch op.(type) {
 		case meta.Trim, meta.Touch, meta.Take, meta.Settle:
 			before++
-		case meta.Append, meta.Seal:
+		case meta.Append, meta.Seal, meta.Void:
 			after++
 		}
 	}

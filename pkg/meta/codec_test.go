@@ -43,9 +43,10 @@ func golden() map[string]meta.Item {
 	load := meta.Load{Commits: 12}
 	load.Buckets[0], load.Buckets[15] = 5, 7
 	return map[string]meta.Item{
-		"name":    {Version: 1, Record: &meta.Name{Name: "shop.orders", Topic: topID, Created: 1_785_000_000_000}},
-		"topic":   {Version: 2, Record: &meta.Topic{ID: topID, State: meta.TopicOpen, Epoch: 7, Config: meta.TopicConfig{DefaultDelay: time.Second, MaxMessageBytes: 1 << 20, MinSegments: 2, Attributes: map[string]string{"b": "<2>", "a": "1"}}, Created: 5, Modified: 6}},
-		"segment": {Version: 3, Record: &meta.Segment{Topic: topID, ID: segID, Range: queue.Ring(), Epoch: 3, Predecessors: []queue.SegmentID{"seg0000000000001"}, Created: 9}},
+		"name":           {Version: 1, Record: &meta.Name{Name: "shop.orders", Topic: topID, Created: 1_785_000_000_000}},
+		"topic":          {Version: 2, Record: &meta.Topic{ID: topID, State: meta.TopicOpen, Epoch: 7, Config: meta.TopicConfig{DefaultDelay: time.Second, MaxMessageBytes: 1 << 20, MinSegments: 2, Attributes: map[string]string{"b": "<2>", "a": "1"}}, Created: 5, Modified: 6}},
+		"topic_switched": {Version: 2, Record: &meta.Topic{ID: topID, State: meta.TopicOpen, Config: meta.TopicConfig{MaxMessageBytes: 1 << 20, MinSegments: 2}, Created: 5, Modified: 6, DelayedUntil: 8, Switched: 6}},
+		"segment":        {Version: 3, Record: &meta.Segment{Topic: topID, ID: segID, Range: queue.Ring(), Epoch: 3, Predecessors: []queue.SegmentID{"seg0000000000001"}, Created: 9}},
 		"head_load": {Version: 4, Record: &meta.Head{
 			Segment: segID, Sealed: true, Epoch: 3, Range: queue.SlotRange{Lo: 100, Hi: 65536}, Start: 2, Next: 112, Bytes: 1 << 33, TailFirst: 100,
 			Tail: []meta.Ref{inlineRef(), fullRef()}, LastAppend: 1_785_000_000_001, Load: load,

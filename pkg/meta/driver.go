@@ -84,6 +84,8 @@ func CheckOp(op Op) error {
 		if op.Count < 0 || op.Count > queue.MaxTailRefs {
 			err = queue.Invalid("count", queue.MaxTailRefs, "must be 0 to %d, not %d", queue.MaxTailRefs, op.Count)
 		}
+	case Void:
+		err = op.validate()
 	case Take:
 		err = op.validate()
 	case Settle:

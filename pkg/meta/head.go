@@ -98,6 +98,9 @@ type Sequence struct {
 	Number uint64
 }
 
+// MaxSequenceIDBytes bounds the id of a Sequence: a producer's, and what names its share of a call.
+const MaxSequenceIDBytes = queue.MaxProducerIDBytes + 16
+
 // Target implements Op.
 func (a Append) Target() Key { return HeadKey(a.Segment) }
 
@@ -198,7 +201,7 @@ func (a Append) validate() error {
 		}
 	}
 	if a.Producer != nil {
-		if err := queue.ValidateToken("producer", a.Producer.ID, queue.MaxProducerIDBytes); err != nil {
+		if err := queue.ValidateToken("producer", a.Producer.ID, MaxSequenceIDBytes); err != nil {
 			return err
 		}
 	}

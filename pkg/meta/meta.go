@@ -118,7 +118,7 @@ type Page struct {
 // printable characters.
 func After(sk string) string { return sk + "\x01" }
 
-// Op is one atomic change of one record: Put, Delete, Check, Append, Touch, Trim, Seal, Take or Settle.
+// Op is one atomic change of one record: Put, Delete, Check, Append, Void, Touch, Trim, Seal, Take or Settle.
 type Op interface {
 	// Target is the record that the op changes.
 	Target() Key

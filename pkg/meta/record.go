@@ -104,6 +104,9 @@ type Topic struct {
 	// DelayedUntil is set once a delayed topic's config was changed: entries put under the old
 	// config may still wait in the delayed index until then.
 	DelayedUntil queue.Millis `json:"delayed_until,omitempty"`
+	// Switched is when the topic last became a delayed one, or a normal one again, by the clock of who
+	// changed it; 0 if it never did.
+	Switched queue.Millis `json:"switched,omitempty"`
 }
 
 // Promotes reports whether consumers must look for due messages before they claim: the topic is

@@ -183,6 +183,8 @@ func headPlan(op meta.Op, last *meta.Head) *expr {
 		e.setTo(e.path(headSealed), number(1))
 	case meta.Trim:
 		planTrim(e, op, last)
+	case meta.Void:
+		planVoid(e, op)
 	case meta.Touch:
 		// Not rounded: it is a bound, and no one's commit time.
 		e.exists()
@@ -221,13 +223,7 @@ func planAppend(e *expr, a meta.Append, last *meta.Head) {
 		e.where("attribute_not_exists(", e.path(headProducers, meta.Mark(&a.Refs[0])), ")")
 	}
 	if p := a.Producer; p != nil {
-		state, seq := e.path(headProducers, p.ID), e.val(binaryOf(sequenceBytes(p.Number)))
-		e.where("(", state, " < ", seq, " OR attribute_not_exists(", state, ") AND size(", e.path(headProducers), ") < ",
-			e.val(number(queue.MaxHeadProducers)), ")")
-		e.setTo(state, producerAttr(meta.ProducerState{Sequence: p.Number, Count: uint32(count), At: a.At}))
-		// Operands are read before anything is written: this is next before the append. (Plus nothing, as
-		// minidyn would let the two attributes share one number, which the ADD then changes.)
-		e.set = append(e.set, e.path(headFirsts, p.ID)+" = "+e.path(headNext)+" + "+e.val(number(0)))
+		planSequence(e, p.ID, meta.ProducerState{Sequence: p.Number, Count: uint32(count), At: a.At}, 1)
 	}
 	var bytes uint64
 	for i := range a.Refs {
@@ -238,6 +234,27 @@ func planAppend(e *expr, a meta.Append, last *meta.Head) {
 	e.addTo(headCommits, 1)
 	for i, n := range a.Buckets {
 		e.addTo(bucketName(i), uint64(n))
+	}
+}
+
+// planSequence states that a producer's sequence is new, and remembers it; room is for how many producers
+// there must be room if it was not remembered.
+func planSequence(e *expr, id string, p meta.ProducerState, room int) {
+	state, seq := e.path(headProducers, id), e.val(binaryOf(sequenceBytes(p.Sequence)))
+	e.where("(", state, " < ", seq, " OR attribute_not_exists(", state, ") AND size(", e.path(headProducers), ") <= ",
+		e.val(number(queue.MaxHeadProducers-room)), ")")
+	e.setTo(state, producerAttr(p))
+	// Operands are read before anything is written: this is next before an append. (Plus nothing, as
+	// minidyn would let the two attributes share one number, which the ADD then changes.)
+	e.set = append(e.set, e.path(headFirsts, id)+" = "+e.path(headNext)+" + "+e.val(number(0)))
+}
+
+func planVoid(e *expr, v meta.Void) {
+	e.exists()
+	e.where("attribute_not_exists(", e.path(headSealed), ")")
+	e.where(e.path(headEpoch), " = ", e.val(number(v.Epoch)))
+	for _, id := range v.IDs {
+		planSequence(e, id, meta.ProducerState{Sequence: v.Number, At: v.At}, len(v.IDs))
 	}
 }
 

@@ -124,6 +124,15 @@ func (m *model) headOp() meta.Op {
 			Forget: h.LastAppend.Add(-5e9),
 		}
 	}
+	if m.rand.IntN(6) == 0 {
+		v := meta.Void{Segment: segID, At: h.LastAppend}
+		for n := range 1 + m.rand.IntN(2) {
+			v.IDs = append(v.IDs, string(rune('a'+2*n+m.rand.IntN(2))))
+		}
+		last, _ := h.Producers.Get(v.IDs[0])
+		v.Number = last.Sequence + uint64(m.rand.IntN(3))
+		return v
+	}
 	n := 1 + m.rand.IntN(3)
 	a := meta.Append{Segment: segID, At: h.LastAppend + queue.Millis(1000*(m.rand.IntN(6)-2))}
 	for range n {

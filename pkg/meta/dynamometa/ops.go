@@ -57,7 +57,7 @@ func (s *Store) check(ctx context.Context, op meta.Check) (meta.Result, error) {
 	return res, err
 }
 
-// head carries out an Append, Seal, Trim or Touch.
+// head carries out an Append, Seal, Trim, Touch or Void.
 func (s *Store) head(ctx context.Context, op meta.Op) (meta.Result, error) {
 	_, trim := op.(meta.Trim)
 	out, err := s.try(ctx, op, func(cur *stored) (*write, bool, error) {

@@ -143,7 +143,7 @@ func (s *Store) Apply(ctx context.Context, op meta.Op) (meta.Result, error) {
 		return s.head(ctx, op)
 	case meta.Check:
 		return s.check(ctx, op)
-	case meta.Trim, meta.Seal, meta.Touch:
+	case meta.Trim, meta.Seal, meta.Touch, meta.Void:
 		return s.head(ctx, op)
 	case meta.Take:
 		if op.Create != nil {

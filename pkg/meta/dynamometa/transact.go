@@ -14,7 +14,7 @@ import (
 
 // Transact implements meta.Store: one TransactWriteItems, at twice the write units. A Trim, Settle or
 // Take is stated for its record as a GetItem finds it just before. The answer of DynamoDB tells no items,
-// so each Append and Seal is followed by a GetItem of its head: the result's Item is the head a moment
+// so each Append, Seal and Void is followed by a GetItem of its head: the result's Item is the head a moment
 // after the transaction, and may show later appends. The Item of a Trim, Settle or Take is the record as
 // it was read with the op's change made, and may lack what others changed in between; what the op itself
 // rests on cannot have changed.
@@ -173,7 +173,7 @@ func (t *transaction) write(i int, op meta.Op) (write, error) {
 			w.exists()
 		}
 		return w, nil
-	case meta.Append, meta.Seal, meta.Trim:
+	case meta.Append, meta.Seal, meta.Void, meta.Trim:
 		var last *meta.Head
 		if cur != nil {
 			last, _ = cur.item.Record.(*meta.Head)
@@ -318,7 +318,9 @@ func (t *transaction) reason(op meta.Op, code, message string, other error) erro
 func (t *transaction) answer(ctx context.Context) ([]meta.Result, error) {
 	for i, op := range t.ops {
 		a, isAppend := op.(meta.Append)
-		if _, isSeal := op.(meta.Seal); !isSeal && !isAppend {
+		switch op.(type) {
+		case meta.Append, meta.Seal, meta.Void:
+		default:
 			continue
 		}
 		cur, err := t.store.get(ctx, op.Name(), op.Target())

@@ -42,6 +42,7 @@ func Run(t *testing.T, h Harness) {
 		{"AppendPayload", testAppendPayload},
 		{"TrimAndSeal", testTrimAndSeal},
 		{"CheckAndTouch", testCheckAndTouch},
+		{"Void", testVoid},
 		{"TakeAndSettle", testTakeAndSettle},
 		{"Records", testRecords},
 		{"Input", testInput},

@@ -102,6 +102,12 @@ func testRefusals(t *testing.T, h Harness) {
 		{"check: absent", nil, meta.Check{Key: topic.Key(), If: meta.Present()}, meta.ReasonAbsent},
 		{"check: version", topic, meta.Check{Key: topic.Key(), If: meta.At(2)}, meta.ReasonVersion},
 		{"check: exists", topic, meta.Check{Key: topic.Key(), If: meta.Absent()}, meta.ReasonExists},
+		{"void: no head", nil, voidOf(1, "p"), meta.ReasonAbsent},
+		{"void: sealed before epoch", sealed, meta.Void{Segment: segID, Epoch: 9, IDs: []string{"p"}, Number: 1}, meta.ReasonSealed},
+		{"void: epoch", newHead(), meta.Void{Segment: segID, Epoch: 9, IDs: []string{"p"}, Number: 1}, meta.ReasonEpoch},
+		{"void: the append is in", known, voidOf(7, "p"), meta.ReasonSequence},
+		{"void: one of its names is in", known, voidOf(7, "o", "p"), meta.ReasonSequence},
+		{"void: too many producers", crowded, voidOf(7, "p"), meta.ReasonProducers},
 		{"touch: no head", nil, meta.Touch{Segment: segID, At: 1}, meta.ReasonAbsent},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -180,7 +180,7 @@ func (t *table) Transact(ctx context.Context, ops []meta.Op) ([]meta.Result, err
 			return nil, err
 		}
 		switch op.(type) {
-		case meta.Append, meta.Seal:
+		case meta.Append, meta.Seal, meta.Void:
 			t.reads(ctx, op.Target())
 		}
 	}
