@@ -166,20 +166,29 @@ func (c *call) commit(ctx context.Context, parts []part) {
 			})
 			return
 		}
-		m, err := c.Topics.Reload(ctx, c.topic.Name)
-		if err == nil && m.ID() != c.topic.ID() {
-			err = &queue.Error{Op: "produce", Subject: c.topic.Name, Kind: queue.KindNotFound, Code: queue.CodeTopicNotFound, Message: "the topic was replaced"}
-		}
-		if err == nil && m.Topic.State != meta.TopicOpen {
-			err = &queue.Error{Op: "produce", Subject: c.topic.Name, Kind: queue.KindSealed, Code: queue.CodeTopicSealed}
-		}
-		if err != nil {
+		if err := c.reroute(ctx); err != nil {
 			c.refuse(moved, err)
 			return
 		}
-		c.topic, parts = m, moved
+		parts = moved
 	}
 	c.refuse(parts, &queue.Error{Op: "produce", Subject: c.topic.Name, Kind: queue.KindThrottled, Message: "the topic's segments change faster than the call can follow"})
+}
+
+// reroute reads the segment map anew.
+func (c *call) reroute(ctx context.Context) error {
+	m, err := c.Topics.Reload(ctx, c.topic.Name)
+	if err == nil && m.ID() != c.topic.ID() {
+		err = &queue.Error{Op: "produce", Subject: c.topic.Name, Kind: queue.KindNotFound, Code: queue.CodeTopicNotFound, Message: "the topic was replaced"}
+	}
+	if err == nil && m.Topic.State != meta.TopicOpen {
+		err = &queue.Error{Op: "produce", Subject: c.topic.Name, Kind: queue.KindSealed, Code: queue.CodeTopicSealed}
+	}
+	if err != nil {
+		return err
+	}
+	c.topic = m
+	return nil
 }
 
 // joined puts parts in the order of the call and joins neighbours: so the same messages make the same refs in
@@ -274,6 +283,9 @@ func (c *call) commitShare(ctx context.Context, sh share) (moved []part) {
 	if done.Head != nil || done.Pressed {
 		c.Topics.Observe(ctx, c.topic, done.Head, done.Pressed)
 	}
+	if err == nil && done.Count == 0 {
+		err = c.isVoided()
+	}
 	if err == nil && done.Count != want {
 		err = &queue.Error{
 			Op: "produce", Subject: c.topic.Name, Kind: queue.KindConflict, Code: queue.CodeSequenceOutOfOrder,
@@ -303,16 +315,27 @@ func (c *call) commitShare(ctx context.Context, sh share) (moved []part) {
 }
 
 // sequence is the producer's for the n-th share of one segment; shares have names of their own, as a
-// head remembers one sequence per name.
+// head remembers one sequence per name. So has what a call appends beside entries of the delayed index:
+// these void the names that it has as a whole.
 func (c *call) sequence(n int) *meta.Sequence {
 	if c.guard == nil || c.guard.producer == "" {
 		return nil
 	}
 	id := c.guard.producer
+	if c.delayed {
+		id += besideDelayed
+	}
+	return &meta.Sequence{ID: shareName(id, n), Number: c.guard.sequence}
+}
+
+// besideDelayed ends the name of a producer for what it appends beside entries of the delayed index.
+const besideDelayed = "/now"
+
+func shareName(id string, n int) string {
 	if n > 0 {
 		id += "/" + strconv.Itoa(n)
 	}
-	return &meta.Sequence{ID: id, Number: c.guard.sequence}
+	return id
 }
 
 func (c *call) refuse(parts []part, err error) {

@@ -22,7 +22,11 @@ func (c *call) putDelayed(ctx context.Context, parts []part) error {
 		// We have stalled since the object was put; it may have been swept.
 		return &queue.Error{Op: "produce", Subject: c.topic.Name, Kind: queue.KindUnavailable, Message: "the call took too long and is void"}
 	}
-	if c.guard != nil && len(parts) > maxEntriesPerWrite {
+	room, err := c.room()
+	if err != nil {
+		return err
+	}
+	if c.guard != nil && (len(parts) > room || c.guard.inSteps()) {
 		return c.guard.putMany(ctx, c, parts)
 	}
 	if c.guard != nil && c.guard.delayedDone(c, parts) {

@@ -89,6 +89,9 @@ func (c *call) lookIn(ctx context.Context, old *meta.Segment, parts []part) ([]p
 				Message: "the producer's sequence is older than its last one",
 			}
 		}
+		if c.voidedIn(head) {
+			return parts, c.isVoided()
+		}
 		since = last.At
 	}
 	ids := make(map[meta.RefID]bool)

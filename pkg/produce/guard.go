@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/spillway-mq/spillway/pkg/meta"
@@ -24,6 +25,8 @@ type guarded struct {
 	// once a call writes to the delayed index. version is 0 if the record is not stored yet.
 	attempt *meta.Attempt
 	version meta.Version
+	// switching is what a producer's call needs on a topic that became delayed, or normal, lately.
+	switching
 }
 
 func validateGuard(g Guard) error {
@@ -68,55 +71,6 @@ func (c *call) begin(ctx context.Context, g Guard) (answer Answer, done bool, er
 
 func binarySequence(n uint64) []byte {
 	return []byte{byte(n >> 56), byte(n >> 48), byte(n >> 40), byte(n >> 32), byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)}
-}
-
-// beginProducer reads what a producer last put in the delayed index.
-func (c *call) beginProducer(ctx context.Context) error {
-	g := c.guard
-	tok := token("p-", g.producer)
-	last, version, err := meta.Fetch[*meta.Attempt](ctx, c.Meta, meta.AttemptKey(c.topic.ID(), tok))
-	switch {
-	case queue.Is(err, queue.KindNotFound):
-	case err != nil:
-		return err
-	case last.Sequence > g.sequence:
-		return &queue.Error{
-			Op: "produce", Subject: c.topic.Name, Kind: queue.KindConflict, Code: queue.CodeSequenceOutOfOrder,
-			Field: "producer.sequence", Limit: last.Sequence, Message: "the producer's sequence is older than its last one",
-		}
-	default:
-		g.version = version
-	}
-	g.attempt = &meta.Attempt{Topic: c.topic.ID(), Token: tok, Sequence: g.sequence, Nonce: c.nonce, Created: c.created, Times: c.times}
-	if last != nil && last.Sequence == g.sequence {
-		g.attempt = last
-		c.created, c.times = last.Created, last.Times
-	}
-	return nil
-}
-
-// wasNormal reports whether the call's first try found a normal topic and committed what this one, after a
-// change of the topic, would delay. Only the heads know: on a normal topic a producer's call leaves no
-// record. Nothing is read unless the topic was changed within the time that a retry may take.
-func (c *call) wasNormal(ctx context.Context, later []part) (bool, error) {
-	g, t := c.guard, c.topic.Topic
-	if len(later) == 0 || g == nil || g.producer == "" || len(g.attempt.Delayed) > 0 ||
-		t.Modified <= t.Created || t.Modified.Add(queue.ProducerWindow) < c.Clock.Millis() {
-		return false, nil
-	}
-	horizon, _ := c.horizon()
-	for _, sh := range c.shares(later) {
-		for _, seg := range append(c.ancestors(sh.segment, horizon), sh.segment) {
-			head, err := c.Log.Last(ctx, seg.ID)
-			if err != nil {
-				return false, err
-			}
-			if last, known := head.Producers.Get(g.producer); known && last.Sequence >= g.sequence {
-				return true, nil
-			}
-		}
-	}
-	return false, nil
 }
 
 // beginKey takes the record of an Idempotency-Key, or answers from it.
@@ -246,37 +200,72 @@ func (g *guarded) putEntries(ctx context.Context, c *call, entries []meta.Op) er
 	return g.putNoted(ctx, c, data, entries)
 }
 
-// putNoted puts entries and, in the same transaction, a note of them in the attempt record.
+// putNoted puts entries and, in the same transaction, a note of them in the attempt record; and voids
+// what a try of the call that found a normal topic may still append.
 func (g *guarded) putNoted(ctx context.Context, c *call, note []byte, entries []meta.Op) error {
 	next := *g.attempt
 	next.Delayed = note
 	if next.Expires == 0 || g.producer != "" {
 		next.Expires = c.created.Add(queue.ProducerWindow)
 	}
-	put := meta.Put{Record: &next, If: meta.Absent(), Version: meta.NewVersion(c.IDs)}
+	for range maxRoutes {
+		voids, err := c.voids()
+		if err == nil && 1+len(entries)+len(voids) > meta.MaxTransactOps {
+			err = tooWide(c.topic.Name)
+		}
+		if err != nil {
+			return err
+		}
+		err = g.write(ctx, c, &next, slices.Concat(entries, voids))
+		r, refused := meta.AsRefused(err)
+		switch {
+		case err == nil:
+			g.rivals = nil
+			return nil
+		case !refused:
+			return err
+		case r.Index <= len(entries):
+			return underWay(c.topic.Name, r)
+		}
+		if err := c.notVoided(ctx, r); err != nil {
+			return err
+		}
+	}
+	return &queue.Error{Op: "produce", Subject: c.topic.Name, Kind: queue.KindThrottled, Message: "the topic's segments change faster than the call can follow"}
+}
+
+// write puts the attempt record, on condition of the version that was read, and other ops with it.
+func (g *guarded) write(ctx context.Context, c *call, next *meta.Attempt, with []meta.Op) error {
+	put := meta.Put{Record: next, If: meta.Absent(), Version: meta.NewVersion(c.IDs)}
 	if g.version != 0 {
 		put.If = meta.At(g.version)
 	}
-	_, err := c.Meta.Transact(ctx, append([]meta.Op{put}, entries...))
+	var err error
+	if len(with) == 0 {
+		_, err = c.Meta.Apply(ctx, put)
+	} else {
+		_, err = c.Meta.Transact(ctx, append([]meta.Op{put}, with...))
+	}
 	if queue.Is(err, queue.KindOutcomeUnknown) {
 		if item, gerr := c.Meta.Get(ctx, next.Key()); gerr == nil && item.Version == put.Version {
 			err = nil
 		}
 	}
-	if r, ok := meta.AsRefused(err); ok && r.Current != nil && r.Current.Version == put.Version {
-		err = nil // the store's client sent our own transaction twice
+	if r, ok := meta.AsRefused(err); ok && r.Index == 0 && r.Current != nil && r.Current.Version == put.Version {
+		err = nil // the store's client sent our own twice
 	}
 	if err != nil {
-		if r, ok := meta.AsRefused(err); ok {
-			return &queue.Error{
-				Op: "produce", Subject: c.topic.Name, Kind: queue.KindConflict, Code: queue.CodeConflict, Err: r,
-				Message: "another call of the same producer or Idempotency-Key is under way",
-			}
-		}
 		return err
 	}
-	g.attempt, g.version = &next, put.Version
+	g.attempt, g.version = next, put.Version
 	return nil
+}
+
+func underWay(topic string, cause error) error {
+	return &queue.Error{
+		Op: "produce", Subject: topic, Kind: queue.KindConflict, Code: queue.CodeConflict, Err: cause,
+		Message: "another call of the same producer or Idempotency-Key is under way",
+	}
 }
 
 // finish keeps the answer of a call under an Idempotency-Key. An answer that a retry could better is

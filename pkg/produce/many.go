@@ -36,7 +36,11 @@ func (g *guarded) putMany(ctx context.Context, c *call, parts []part) error {
 	}
 	for began := p.Put > 0; p.Put < p.Of; began = true {
 		var entries []meta.Op
-		for i := p.Put; i < min(p.Put+maxEntriesPerWrite, p.Of); i++ {
+		room, err := c.room()
+		if err != nil {
+			return err // with nothing put: nothing is voided after the first
+		}
+		for i := p.Put; i < min(p.Put+room, p.Of); i++ {
 			entries = append(entries, c.entry(i, parts[i]))
 		}
 		p.Put += len(entries)
@@ -67,6 +71,11 @@ func (p *progress) goOn(note []byte) bool {
 	}
 	p.Put = last.Put
 	return true
+}
+
+// inSteps reports whether the call's entries have been put in several transactions, or a part of them.
+func (g *guarded) inSteps() bool {
+	return g.attempt != nil && len(g.attempt.Delayed) > 0 && g.attempt.Delayed[0] == '{'
 }
 
 // digest sums up which messages the parts hold, and their times within the call.

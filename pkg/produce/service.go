@@ -2,6 +2,7 @@ package produce
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spillway-mq/spillway/pkg/blob"
@@ -92,6 +93,8 @@ type call struct {
 	times meta.MessageTimes
 	// again: an earlier try of the same guarded call may have committed parts of it.
 	again bool
+	// delayed: some of the call's messages go to the delayed index.
+	delayed bool
 
 	units []*unit
 	// object is the concatenated batches of the call, if it has any of its own.
@@ -144,36 +147,53 @@ func late(caller context.Context, err error) error {
 	return &queue.Error{Op: "produce", Kind: queue.KindUnavailable, Message: fmt.Sprintf("the stores did not answer within %v; nothing was appended", queue.CommitTimeout), Err: err}
 }
 
+// run plans the call and carries it out; anew if it turns out that an earlier try found a delayed topic
+// where this one found a normal one, or the other way round.
 func (c *call) run(ctx context.Context, plan func(*call) error) error {
-	if err := plan(c); err != nil {
-		return err
-	}
-	now, later := c.destinations()
-	normal, err := c.wasNormal(ctx, later)
-	if err != nil {
-		return err
-	}
-	if normal {
-		c.times.DefaultDelay = 0
-		c.units, c.object, c.results = nil, nil, nil
-		if err := plan(c); err != nil {
+	for range maxPlans {
+		again, err := c.once(ctx, plan)
+		if err != nil || !again {
 			return err
 		}
-		now, later = c.destinations()
+	}
+	return underWay(c.topic.Name, nil)
+}
+
+// maxPlans bounds how often a call is planned: as the topic says, as a first try that went to segments, or
+// as one that went to the delayed index.
+const maxPlans = 3
+
+func (c *call) once(ctx context.Context, plan func(*call) error) (again bool, err error) {
+	c.units, c.object, c.payload, c.results = nil, nil, nil, nil
+	if err := plan(c); err != nil {
+		return false, err
+	}
+	now, later := c.destinations()
+	c.delayed = len(later) > 0
+	if err := c.planRivals(plan); err != nil {
+		return false, err
+	}
+	if normal, err := c.wasNormal(ctx); err != nil || normal {
+		return normal, err
 	}
 	c.own(now, later)
 	if err := c.putHolds(ctx, now, later); err != nil {
-		return err
+		return false, err
 	}
 	if err := c.putObject(ctx, now, later); err != nil {
-		return err
+		return false, err
 	}
 	if len(later) > 0 {
-		if err := c.putDelayed(ctx, later); err != nil {
-			return err
+		if err := c.putDelayed(ctx, later); errors.Is(err, errNormal) {
+			return true, nil
+		} else if err != nil {
+			return false, err
 		}
 	}
 	c.commit(ctx, now)
+	if c.guard != nil && c.guard.voided.Load() {
+		return true, c.follow(ctx)
+	}
 	c.Hub.Signal(c.topic.ID())
-	return nil
+	return false, nil
 }

@@ -247,7 +247,10 @@ func (t *try) refused(ctx context.Context, r *meta.Refused) (done Committed, aga
 		t.op.Deadline = max(t.op.Deadline, head.LastAppend.Add(queue.CommitTimeout))
 		return Committed{}, true, r
 	case meta.ReasonProducers:
-		return t.forget(ctx, head, r)
+		if err := t.log.ForgetIdle(ctx, head); err != nil {
+			return Committed{}, false, err
+		}
+		return Committed{}, true, r
 	case meta.ReasonSealed, meta.ReasonEpoch:
 		// An earlier request of ours may have been in time. Who is told of the seal appends elsewhere.
 		if off, ref, found := head.Find(t.op.Refs[0].ID, t.op.Refs[0].First); found {
@@ -282,10 +285,10 @@ func (t *try) repeated(head *meta.Head, r *meta.Refused) (Committed, bool, error
 	return Committed{Offset: last.First, Count: int(last.Count), Repeated: !t.unknown, At: last.At}, false, nil
 }
 
-// forget makes room among the remembered producers: those that have been idle for their window, or, if
-// there are none, for the least window.
-func (t *try) forget(ctx context.Context, head *meta.Head, r *meta.Refused) (Committed, bool, error) {
-	now := t.log.clock.Millis()
+// ForgetIdle makes room among the producers that a head remembers: those that have been idle for their
+// window, or, if there are none, for the least window. Throttled if there are none of these either.
+func (l *Log) ForgetIdle(ctx context.Context, head *meta.Head) error {
+	now := l.clock.Millis()
 	oldest := now
 	for i := range head.Producers {
 		oldest = min(oldest, head.Producers[i].At)
@@ -295,13 +298,13 @@ func (t *try) forget(ctx context.Context, head *meta.Head, r *meta.Refused) (Com
 		horizon = now.Add(-queue.MinProducerWindow)
 	}
 	if oldest >= horizon {
-		return Committed{}, false, t.log.fail(t.commit, queue.KindThrottled, "too many idempotent producers within their window", r)
+		return &queue.Error{Op: "append", Subject: string(head.Segment), Kind: queue.KindThrottled, Message: "too many idempotent producers within their window"}
 	}
-	_, err := t.log.meta.Apply(ctx, meta.Trim{Segment: head.Segment, First: head.TailFirst, Forget: horizon})
+	_, err := l.meta.Apply(ctx, meta.Trim{Segment: head.Segment, First: head.TailFirst, Forget: horizon})
 	if err != nil && !meta.IsRefused(err, meta.ReasonTrim) && !queue.Retryable(err) {
-		return Committed{}, false, err
+		return err
 	}
-	return Committed{}, true, r
+	return nil
 }
 
 // look finds out whether the commit's refs have been appended, and notes up to where it has looked.

@@ -38,9 +38,10 @@ var foundBy = map[string]uint64{ //checks:state it is never changed
 	"entries are changed whatever their version":         23,
 	"attempts are put whatever is there":                 17,
 	"clocks run ahead":                                   2,
+	"delayed entries void no appends":                    236,
 	"dropped bytes are collected without grace":          3,
 	"removals come without grace":                        11,
-	"pages are replaced without lease or version":        119,
+	"pages are replaced without lease or version":        438,
 	"freed runs are not noted":                           2,
 	"removals are not noted":                             2,
 	"objects are said to have one owner":                 2,
@@ -163,6 +164,7 @@ func delayMutations() []Mutation {
 			}
 			return p
 		}),
+		without[meta.Void, meta.Put]("delayed entries void no appends"),
 		{Name: "what is to be put once is put again", Records: func(s meta.Store, rng *rand.Rand) meta.Store {
 			return &resending{Store: s, rng: rng}
 		}},

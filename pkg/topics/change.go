@@ -40,6 +40,9 @@ func (s *Service) Update(ctx context.Context, name string, patch Patch) (Status,
 		}
 		topic := *old
 		topic.Config, topic.Modified = config, s.clock.Millis()
+		if old.Config.Delayed() != config.Delayed() {
+			topic.Switched = topic.Modified
+		}
 		if old.Config.Delayed() {
 			// Also where the topic stays delayed: its max_delay may shrink now, and its
 			// default_delay become 0 later.
