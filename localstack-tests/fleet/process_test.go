@@ -53,6 +53,12 @@ func newWorks(t *testing.T) *works {
 // start runs one more process and waits until it listens.
 func (w *works) start(t *testing.T) *process {
 	t.Helper()
+	return w.startAs(t, w.environment)
+}
+
+// startAs is start with an environment of the process' own.
+func (w *works) startAs(t *testing.T, environment []string) *process {
+	t.Helper()
 	w.count++
 	p := &process{name: fmt.Sprintf("process %d", w.count), ended: make(chan struct{})}
 	address := filepath.Join(w.dir, fmt.Sprintf("url.%d", w.count))
@@ -64,7 +70,7 @@ func (w *works) start(t *testing.T) *process {
 	defer func() { _ = log.Close() }()
 	p.cmd = exec.Command(w.binary, "serve", "--aws", "--table", w.table, "--bucket", w.bucket,
 		"--listen", "127.0.0.1:0", "--address-file", address, "--drain-delay", drainDelay.String())
-	p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = w.environment, log, log
+	p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = environment, log, log
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
