@@ -120,7 +120,8 @@ func (s *scene) holder(n int) {
 	}
 	way, environment := s.throughProxy(os.Environ())
 	cmd := exec.CommandContext(s.t.Context(), self)
-	cmd.Env = append(environment, envTable+"="+s.table, fmt.Sprintf("%s=%d", envNumber, s.made), fmt.Sprintf("%s=%d", envSeed, s.seed))
+	environment = append(environment, envTable+"="+s.table, fmt.Sprintf("%s=%d", envNumber, s.made), fmt.Sprintf("%s=%d", envSeed, s.seed))
+	cmd.Env = environment
 	s.made++
 	h := histories.StartHolder(s.t, cmd)
 	s.past = append(s.past, h)
