@@ -114,6 +114,11 @@ func answer(err error, refusals ...queue.Code) history.Answer {
 			return history.Refused
 		}
 	}
+	// What is under way may be this very call: net/http sends a request with an Idempotency-Key again by itself
+	// where its connection broke.
+	if errors.Is(err, client.CodeError(queue.CodeIdempotencyInProgress)) {
+		return history.Unknown
+	}
 	switch queue.KindOf(err) {
 	case queue.KindOutcomeUnknown, queue.KindCanceled, queue.KindInternal, queue.KindCorrupt:
 		return history.Unknown
