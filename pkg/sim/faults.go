@@ -89,8 +89,7 @@ func (w *world) serveOne() bool {
 	}
 	if r.inst.frozen {
 		// It was on its way when the process froze.
-		r.value, r.err = r.do(false)
-		r.stage = served
+		w.net.serve(r)
 		w.say("%s: %s, answer to a frozen process", r, outcome(r.err))
 		return true
 	}
@@ -120,8 +119,7 @@ func (w *world) serve(r *request, k faultKind) {
 		w.say("%s: %s, and again: %s", r, outcome(first), outcome(err))
 		w.net.answer(r, v, err)
 	case slow:
-		r.value, r.err = r.do(false)
-		r.stage = served
+		w.net.serve(r)
 		w.say("%s: %s, answer slow", r, outcome(r.err))
 	default:
 		v, err := r.do(false)

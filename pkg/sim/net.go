@@ -186,6 +186,14 @@ func (n *network) withdraw(r *request) bool {
 	return false
 }
 
+// serve carries a request out; its answer is on its way.
+func (n *network) serve(r *request) {
+	v, err := r.do(false)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	r.value, r.err, r.stage = v, err, served
+}
+
 // answer lets a request's caller go on.
 func (n *network) answer(r *request, v any, err error) {
 	n.mu.Lock()
@@ -237,8 +245,8 @@ func (m *metaNet) Query(ctx context.Context, q meta.Range) (meta.Page, error) {
 
 // Apply implements meta.Store.
 func (m *metaNet) Apply(ctx context.Context, op meta.Op) (meta.Result, error) {
-	if meta.CheckOp(op) != nil {
-		return m.net.world.records.Apply(ctx, op)
+	if err := meta.CheckOp(op); err != nil {
+		return meta.Result{}, err
 	}
 	r := &request{inst: m.inst, name: op.Name(), key: op.Target().String(), what: tell(op), write: true, once: meta.Once(op)}
 	return send(ctx, m.net, r, func(late bool) (meta.Result, error) {
