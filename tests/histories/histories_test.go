@@ -6,9 +6,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
-	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -21,19 +19,6 @@ import (
 // drawings is where histories that are not right are drawn.
 var drawings = filepath.Join("..", "..", "out", "histories") //checks:state it is never changed
 
-func number(t *testing.T, name string, otherwise int) int {
-	t.Helper()
-	text := os.Getenv(name)
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	return n
-}
-
 // round is how long one of a test's rounds is disturbed and then left alone.
 const round = 800 * time.Millisecond
 
@@ -42,8 +27,8 @@ const round = 800 * time.Millisecond
 // the faults; their moments are the machine's.
 func TestServer(t *testing.T) {
 	t.Parallel()
-	seed := number(t, "SPILLWAY_SEED", int(time.Now().UnixNano()&0xffffff))
-	rounds := number(t, "SPILLWAY_HISTORY_ROUNDS", 6)
+	seed := process.Number(t, "SPILLWAY_SEED", int(time.Now().UnixNano()&0xffffff))
+	rounds := process.Number(t, "SPILLWAY_HISTORY_ROUNDS", 6)
 	t.Logf("SPILLWAY_SEED=%d", seed)
 	rng := rand.New(rand.NewPCG(uint64(seed), 1<<32))
 	s := process.New(t)

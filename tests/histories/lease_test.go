@@ -15,6 +15,7 @@ import (
 
 	"github.com/spillway-mq/spillway/pkg/history"
 	"github.com/spillway-mq/spillway/pkg/meta/boltmeta"
+	"github.com/spillway-mq/spillway/tests/process"
 )
 
 // What the environment says to a test's binary that is to be a holder: the store's file, the process' number and the seed.
@@ -60,8 +61,8 @@ const leaseTTL = 150 * time.Millisecond
 // TestServer.
 func TestLeases(t *testing.T) {
 	t.Parallel()
-	seed := number(t, envSeed, int(time.Now().UnixNano()&0xffffff))
-	rounds := number(t, "SPILLWAY_HISTORY_ROUNDS", 6)
+	seed := process.Number(t, envSeed, int(time.Now().UnixNano()&0xffffff))
+	rounds := process.Number(t, "SPILLWAY_HISTORY_ROUNDS", 6)
 	t.Logf("%s=%d", envSeed, seed)
 	self, err := os.Executable()
 	if err != nil {

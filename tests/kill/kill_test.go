@@ -3,20 +3,19 @@ package kill
 import (
 	"context"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/spillway-mq/spillway/tests/load"
+	"github.com/spillway-mq/spillway/tests/process"
 )
 
 // TestKillLoop ends the server SPILLWAY_KILLS times (4 unless set; CI sets 30) while producers and
 // consumers work, and then checks invariants 1 to 3 and 6 to 8. The seed is printed; SPILLWAY_SEED
 // sets it (the moments of the kills remain the machine's).
 func TestKillLoop(t *testing.T) {
-	kills := envInt(t, "SPILLWAY_KILLS", 4)
-	seed := uint64(envInt(t, "SPILLWAY_SEED", int(time.Now().UnixNano()&0xffffff)))
+	kills := process.Number(t, "SPILLWAY_KILLS", 4)
+	seed := uint64(process.Number(t, "SPILLWAY_SEED", int(time.Now().UnixNano()&0xffffff)))
 	t.Logf("%d kills, SPILLWAY_SEED=%d", kills, seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
 
@@ -37,16 +36,3 @@ func TestKillLoop(t *testing.T) {
 
 // pace keeps the load to what the final check can read quickly.
 const pace = 4 * time.Millisecond
-
-func envInt(t *testing.T, name string, otherwise int) int {
-	t.Helper()
-	text := os.Getenv(name)
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	return n
-}

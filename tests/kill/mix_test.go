@@ -14,6 +14,7 @@ import (
 
 	"github.com/spillway-mq/spillway/pkg/httpapi/wire"
 	"github.com/spillway-mq/spillway/tests/load"
+	"github.com/spillway-mq/spillway/tests/process"
 )
 
 // The topics of TestKillMix.
@@ -28,8 +29,8 @@ const (
 // and cancellations of delayed ones, subscriptions that are made, moved and deleted, topics that come
 // and go. SPILLWAY_KILLS and SPILLWAY_SEED are as there.
 func TestKillMix(t *testing.T) {
-	kills := envInt(t, "SPILLWAY_KILLS", 4)
-	seed := uint64(envInt(t, "SPILLWAY_SEED", int(time.Now().UnixNano()&0xffffff)))
+	kills := process.Number(t, "SPILLWAY_KILLS", 4)
+	seed := uint64(process.Number(t, "SPILLWAY_SEED", int(time.Now().UnixNano()&0xffffff)))
 	t.Logf("%d kills, SPILLWAY_SEED=%d", kills, seed)
 	rng := rand.New(rand.NewPCG(seed, 1))
 	s := newServer(t)

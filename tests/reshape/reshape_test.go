@@ -4,14 +4,13 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/spillway-mq/spillway/pkg/client"
 	"github.com/spillway-mq/spillway/pkg/scale"
+	"github.com/spillway-mq/spillway/tests/process"
 )
 
 const (
@@ -23,8 +22,8 @@ const (
 // a kill every one to three seconds, while segments split and merge. The seed is printed; SPILLWAY_SEED sets it (who
 // comes first remains the machine's).
 func TestReshape(t *testing.T) {
-	span := time.Duration(envInt(t, "SPILLWAY_RESHAPE", 5)) * time.Second
-	seed := uint64(envInt(t, "SPILLWAY_SEED", int(time.Now().UnixNano()&0xffffff)))
+	span := time.Duration(process.Number(t, "SPILLWAY_RESHAPE", 5)) * time.Second
+	seed := uint64(process.Number(t, "SPILLWAY_SEED", int(time.Now().UnixNano()&0xffffff)))
 	t.Logf("%v, SPILLWAY_SEED=%d", span, seed)
 	s := newServer(t)
 	s.Start()
@@ -224,17 +223,4 @@ func (r *run) awaitLeader() {
 	for end := time.Now().Add(patience); r.ledChanges() == 0 && time.Now().Before(end); {
 		time.Sleep(200 * time.Millisecond)
 	}
-}
-
-func envInt(t *testing.T, name string, otherwise int) int {
-	t.Helper()
-	text := os.Getenv(name)
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	return n
 }
