@@ -33,15 +33,21 @@ func TestModule(t *testing.T) {
 			}
 		})
 	}
-	t.Run("home paths", func(t *testing.T) {
-		problems, err := HomePaths(fsys, trackedFiles(t, root))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, p := range problems {
-			t.Error(p)
-		}
-	})
+	tracked := trackedFiles(t, root)
+	for name, rule := range map[string]func(fs.FS, []string) ([]Problem, error){
+		"home paths": HomePaths,
+		"links":      Links,
+	} {
+		t.Run(name, func(t *testing.T) {
+			problems, err := rule(fsys, tracked)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range problems {
+				t.Error(p)
+			}
+		})
+	}
 }
 
 // moduleRoot is the folder above this package that holds go.mod.

@@ -4,7 +4,8 @@
 //   - no package has a name that says nothing (util, common, types, helpers);
 //   - files stay short: 500 lines, tests 800, main.go 100, generated files any;
 //   - no package variable changes: tables yes, state no;
-//   - no tracked text file names a folder of somebody's machine.
+//   - no tracked text file names a folder of somebody's machine;
+//   - every link between Markdown files leads to a file, and to a heading if it names one.
 //
 // An exception is written where it is, with its reason:
 //

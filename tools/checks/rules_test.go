@@ -180,6 +180,26 @@ func TestHomePaths(t *testing.T) {
 	compare(t, got, []string{"bad.md:2: names a folder", "bad.md:3: names a folder"})
 }
 
+func TestLinks(t *testing.T) {
+	files := tree{
+		"docs/a.md": "# A page: `one`, two\n[b](sub/b.md), [up](../README.md#go-on), [here](#a-page-one-two), [web](https://example.com/x.md)\n" +
+			"[gone](b.md)\n[heading](../README.md#gone) and ![picture](sub/p.svg)\n`[code](gone.md)`\n```\n[code](gone.md)\n# Code\n```\n[code](#code)\n",
+		"docs/sub/b.md": "[folder](../sub), [source](../../pkg/a.go#L3)\n",
+		"README.md":     "## Go on\n",
+		"pkg/a.go":      "// [no](link.md)\n",
+	}
+	got, err := Links(files.fs(), []string{"docs/a.md", "docs/sub/b.md", "README.md", "pkg/a.go", "removed.md"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	compare(t, got, []string{
+		"docs/a.md:3: links to b.md, which is not there",
+		"docs/a.md:4: links to ../README.md#gone, but no such heading",
+		"docs/a.md:4: links to sub/p.svg, which is not there",
+		"docs/a.md:10: links to #code, but no such heading",
+	})
+}
+
 func TestLoadSaysWhatIsBroken(t *testing.T) {
 	_, err := Load(tree{"pkg/a/a.go": "package a\nfunc {\n"}.fs())
 	if err == nil || !strings.Contains(err.Error(), "pkg/a/a.go:2") {
