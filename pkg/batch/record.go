@@ -79,11 +79,11 @@ func (r *Record) check() *queue.Error {
 	case !r.HasDelay && r.Delay != 0:
 		return queue.Invalid("delay", nil, "is set, but HasDelay is not")
 	case r.Delay < 0 || r.Delay > queue.MaxMaxDelay:
-		return queue.Invalid("delay", queue.MaxMaxDelay.Seconds(), "must be 0 to %v, not %v", queue.MaxMaxDelay, r.Delay)
+		return queue.Invalid("delay", queue.Bound(r.Delay, 0, queue.MaxMaxDelay).Seconds(), "must be 0 to %v, not %v", queue.MaxMaxDelay, r.Delay)
 	case r.TTL < 0 || r.TTL > queue.MaxTTL:
-		return queue.Invalid("ttl", queue.MaxTTL.Seconds(), "must be 0 to %v, not %v", queue.MaxTTL, r.TTL)
+		return queue.Invalid("ttl", queue.Bound(r.TTL, 0, queue.MaxTTL).Seconds(), "must be 0 to %v, not %v", queue.MaxTTL, r.TTL)
 	case r.CreatedDelta < 0 || r.CreatedDelta > MaxCreatedDelta:
-		return queue.Invalid("created_delta", MaxCreatedDelta.Seconds(), "must be 0 to %v, not %v", MaxCreatedDelta, r.CreatedDelta)
+		return queue.Invalid("created_delta", queue.Bound(r.CreatedDelta, 0, MaxCreatedDelta).Seconds(), "must be 0 to %v, not %v", MaxCreatedDelta, r.CreatedDelta)
 	}
 	if len(r.DedupID) > 0 {
 		if bad := checkToken(r.DedupID, queue.MaxDedupIDBytes); bad != "" {

@@ -127,7 +127,7 @@ const MaxKeyBytes = 256
 // "/"-separated, non-empty parts of a-z A-Z 0-9 _ - and inner dots, no part starting with a dot.
 func ValidateKey(field, key string) error {
 	if key == "" || len(key) > MaxKeyBytes {
-		return queue.Invalid(field, MaxKeyBytes, "must have 1 to %d bytes", MaxKeyBytes)
+		return queue.Invalid(field, queue.Bound(len(key), 1, MaxKeyBytes), "must have 1 to %d bytes", MaxKeyBytes)
 	}
 	start := true
 	for i := range len(key) {

@@ -92,8 +92,8 @@ func (o ConsumerOptions) withDefaults() (ConsumerOptions, error) {
 		{"drain_timeout", int64(o.DrainTimeout), 0, int64(queue.MaxVisibilityTimeout)},
 		{"ack_linger", int64(o.AckLinger), 0, int64(time.Second)},
 	} {
-		if r.got < r.lo || r.got > r.hi {
-			return o, queue.Invalid(r.field, r.hi, "must be %d to %d, not %d", r.lo, r.hi, r.got)
+		if err := queue.Whole(r.field, r.got, r.lo, r.hi); err != nil {
+			return o, err
 		}
 	}
 	return o, nil

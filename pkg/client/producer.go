@@ -80,8 +80,8 @@ func (o ProducerOptions) withDefaults() (ProducerOptions, error) {
 		{"delivery_timeout", int64(o.DeliveryTimeout), 1, int64(maxDeliveryTimeout)},
 		{"codec", int64(o.Codec), int64(batch.CodecNone), int64(batch.CodecZstd)},
 	} {
-		if r.got < r.lo || r.got > r.hi {
-			return o, queue.Invalid(r.field, r.hi, "must be %d to %d, not %d", r.lo, r.hi, r.got)
+		if err := queue.Whole(r.field, r.got, r.lo, r.hi); err != nil {
+			return o, err
 		}
 	}
 	return o, nil

@@ -51,7 +51,7 @@ func (o Object) checksum() string {
 // as it comes, and has neither.
 func (c *Client) Upload(ctx context.Context, topic string, r io.Reader, size int64) (Object, error) {
 	if size < 0 || size > queue.MaxUploadBytes {
-		return Object{}, queue.Invalid("size", int64(queue.MaxUploadBytes), "must be 0 to %d bytes, not %d", int64(queue.MaxUploadBytes), size)
+		return Object{}, queue.Invalid("size", queue.Bound(size, 0, queue.MaxUploadBytes), "must be 0 to %d bytes, not %d", int64(queue.MaxUploadBytes), size)
 	}
 	up := upload{op: "upload", object: Object{Size: size}}
 	seeker, ok := r.(io.ReadSeeker)

@@ -66,14 +66,14 @@ func (s *server) claim(w http.ResponseWriter, r *http.Request) error {
 func claimRequest(in *wire.ClaimRequest) (consume.ClaimRequest, error) {
 	var req consume.ClaimRequest
 	if n := in.MaxMessages; n != nil {
-		if *n < 1 || *n > queue.MaxClaimMessages {
-			return req, queue.Invalid("max_messages", queue.MaxClaimMessages, "must be 1 to %d", queue.MaxClaimMessages)
+		if err := queue.Whole("max_messages", *n, 1, queue.MaxClaimMessages); err != nil {
+			return req, err
 		}
 		req.MaxMessages = *n
 	}
 	if n := in.MaxBytes; n != nil {
-		if *n < 1 || *n > queue.MaxClaimBytes {
-			return req, queue.Invalid("max_bytes", queue.MaxClaimBytes, "must be 1 to %d", queue.MaxClaimBytes)
+		if err := queue.Whole("max_bytes", *n, 1, queue.MaxClaimBytes); err != nil {
+			return req, err
 		}
 		req.MaxBytes = *n
 	}

@@ -121,10 +121,11 @@ func guard(r *http.Request, p *wire.Producer, body []byte) (produce.Guard, error
 		if err := queue.ValidateToken("producer.id", p.ID, queue.MaxProducerIDBytes); err != nil {
 			return g, err
 		}
-		if p.Sequence == nil || *p.Sequence == 0 || *p.Sequence > uint64(queue.MaxOffset) {
-			return g, queue.Invalid("producer.sequence", uint64(queue.MaxOffset), "must be a whole number of 1 to %d", uint64(queue.MaxOffset))
+		sequence := deref(p.Sequence)
+		if err := queue.Whole("producer.sequence", sequence, 1, uint64(queue.MaxOffset)); err != nil {
+			return g, err
 		}
-		g.ProducerID, g.Sequence = p.ID, *p.Sequence
+		g.ProducerID, g.Sequence = p.ID, sequence
 	}
 	if len(keys) == 0 {
 		return g, nil

@@ -89,13 +89,15 @@ func (s *server) splitSegment(w http.ResponseWriter, r *http.Request) error {
 	if err := s.readJSON(w, r, &in); err != nil {
 		return err
 	}
-	if in.Into != nil && *in.Into < 2 { // 0 would be taken as absent
-		return queue.Invalid("into", queue.MaxSplit, "must be 2 to %d", queue.MaxSplit)
+	if in.Into != nil { // 0 would be taken as absent
+		if err := queue.Whole("into", *in.Into, 2, queue.MaxSplit); err != nil {
+			return err
+		}
 	}
 	req := scale.SplitRequest{Topic: topic, Segment: id, Into: deref(in.Into), DryRun: in.DryRun}
 	for i, at := range in.At {
-		if at < 0 || at >= queue.Slots {
-			return queue.Invalid("at["+strconv.Itoa(i)+"]", queue.Slots-1, "must be 0 to %d", queue.Slots-1)
+		if err := queue.Whole("at["+strconv.Itoa(i)+"]", at, 0, queue.Slots-1); err != nil {
+			return err
 		}
 		req.At = append(req.At, queue.Slot(at))
 	}
@@ -119,7 +121,7 @@ func (s *server) mergeSegments(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if n := len(in.Segments); n < 2 || n > queue.MaxSplit {
-		return queue.Invalid("segments", queue.MaxSplit, "has %d entries, not 2 to %d", n, queue.MaxSplit)
+		return queue.Invalid("segments", queue.Bound(n, 2, queue.MaxSplit), "has %d entries, not 2 to %d", n, queue.MaxSplit)
 	}
 	for i, id := range in.Segments {
 		if !queue.ValidID(string(id)) {

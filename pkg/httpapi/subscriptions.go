@@ -86,8 +86,10 @@ func subscriptionPatch(in wire.SubscriptionConfig) (topics.SubscriptionPatch, er
 		return out, err
 	}
 	// A max_in_flight of 0 would be taken as absent.
-	if n := in.MaxInFlight; n != nil && (*n < 1 || *n > queue.MaxMaxInFlight) {
-		return out, queue.Invalid("max_in_flight", queue.MaxMaxInFlight, "must be 1 to %d", queue.MaxMaxInFlight)
+	if n := in.MaxInFlight; n != nil {
+		if err := queue.Whole("max_in_flight", *n, 1, queue.MaxMaxInFlight); err != nil {
+			return out, err
+		}
 	}
 	if in.Backoff != nil {
 		if len(*in.Backoff) > queue.MaxBackoffSteps {

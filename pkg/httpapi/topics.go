@@ -189,13 +189,17 @@ func topicPatch(in wire.TopicPatch) (topics.Patch, error) {
 	if out.DefaultTTL, err = seconds("default_ttl", in.DefaultTTL, 0, queue.MaxTTL); err != nil {
 		return out, err
 	}
-	if n := in.MaxMessageBytes; n != nil && (*n < 1 || *n > queue.MaxInlineMessageBytes) {
-		return out, queue.Invalid("max_message_bytes", queue.MaxInlineMessageBytes, "must be 1 to %d", queue.MaxInlineMessageBytes)
+	if n := in.MaxMessageBytes; n != nil {
+		if err := queue.Whole("max_message_bytes", *n, 1, queue.MaxInlineMessageBytes); err != nil {
+			return out, err
+		}
 	}
 	if c := in.Scaling; c != nil {
 		// A min_segments of 0 would be taken as absent.
-		if n := c.MinSegments; n != nil && (*n < 1 || *n > queue.MaxSegments) {
-			return out, queue.Invalid("scaling.min_segments", queue.MaxSegments, "must be 1 to %d", queue.MaxSegments)
+		if n := c.MinSegments; n != nil {
+			if err := queue.Whole("scaling.min_segments", *n, 1, queue.MaxSegments); err != nil {
+				return out, err
+			}
 		}
 		out.MinSegments, out.MaxSegments = c.MinSegments, c.MaxSegments
 		out.TargetMessages, out.TargetBytes = c.TargetMessagesPerSecond, c.TargetBytesPerSecond

@@ -38,7 +38,7 @@ type SplitRequest struct {
 // maximum, or if others changed the topic; the store's. After OutcomeUnknown the topic's segments tell.
 func (s *Service) Split(ctx context.Context, req SplitRequest) (Planned, error) {
 	if req.Into != 0 && (req.Into < 2 || req.Into > queue.MaxSplit) {
-		return Planned{}, queue.Invalid("into", queue.MaxSplit, "must be 2 to %d", queue.MaxSplit)
+		return Planned{}, queue.Invalid("into", queue.Bound(req.Into, 2, queue.MaxSplit), "must be 2 to %d", queue.MaxSplit)
 	}
 	if req.Into != 0 && len(req.At) > 0 {
 		return Planned{}, queue.Invalid("at", nil, "cannot be used together with into")
@@ -106,7 +106,7 @@ type MergeRequest struct {
 // neighbours; Conflict if the topic would have fewer segments than its minimum.
 func (s *Service) Merge(ctx context.Context, req MergeRequest) (Planned, error) {
 	if n := len(req.Segments); n < 2 || n > queue.MaxSplit {
-		return Planned{}, queue.Invalid("segments", queue.MaxSplit, "has %d, not 2 to %d", n, queue.MaxSplit)
+		return Planned{}, queue.Invalid("segments", queue.Bound(n, 2, queue.MaxSplit), "has %d, not 2 to %d", n, queue.MaxSplit)
 	}
 	m, err := s.Topics.Reload(ctx, req.Topic)
 	if err != nil {

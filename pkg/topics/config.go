@@ -94,15 +94,18 @@ func validate(c meta.TopicConfig) error {
 	case c.DefaultTTL < 0 || c.DefaultTTL > queue.MaxTTL:
 		return queue.Invalid("default_ttl", queue.MaxTTL.Seconds(), "must be 0 to %s seconds", queue.Plain(queue.MaxTTL.Seconds()))
 	case c.MaxMessageBytes < 1 || c.MaxMessageBytes > queue.MaxInlineMessageBytes:
-		return queue.Invalid("max_message_bytes", queue.MaxInlineMessageBytes, "must be 1 to %d", queue.MaxInlineMessageBytes)
+		return queue.Invalid("max_message_bytes", queue.Bound(c.MaxMessageBytes, 1, queue.MaxInlineMessageBytes), "must be 1 to %d", queue.MaxInlineMessageBytes)
 	case c.MinSegments < 1 || c.MinSegments > queue.MaxSegments:
-		return queue.Invalid("scaling.min_segments", queue.MaxSegments, "must be 1 to %d", queue.MaxSegments)
+		return queue.Invalid("scaling.min_segments", queue.Bound(c.MinSegments, 1, queue.MaxSegments), "must be 1 to %d", queue.MaxSegments)
 	case c.MaxSegments != 0 && (c.MaxSegments < c.MinSegments || c.MaxSegments > queue.MaxSegments):
-		return queue.Invalid("scaling.max_segments", queue.MaxSegments, "must be min_segments (%d) to %d, or 0 for the default", c.MinSegments, queue.MaxSegments)
+		return queue.Invalid("scaling.max_segments", queue.Bound(c.MaxSegments, c.MinSegments, queue.MaxSegments),
+			"must be min_segments (%d) to %d, or 0 for the default", c.MinSegments, queue.MaxSegments)
 	case c.TargetMessages < 0 || c.TargetMessages > maxTarget:
-		return queue.Invalid("scaling.target_messages_per_second", int64(maxTarget), "must be 1 to %d, or 0 for the default", int64(maxTarget))
+		return queue.Invalid("scaling.target_messages_per_second", queue.Bound(c.TargetMessages, 0, maxTarget),
+			"must be 1 to %d, or 0 for the default", int64(maxTarget))
 	case c.TargetBytes < 0 || c.TargetBytes > maxTarget:
-		return queue.Invalid("scaling.target_bytes_per_second", int64(maxTarget), "must be 1 to %d, or 0 for the default", int64(maxTarget))
+		return queue.Invalid("scaling.target_bytes_per_second", queue.Bound(c.TargetBytes, 0, maxTarget),
+			"must be 1 to %d, or 0 for the default", int64(maxTarget))
 	}
 	if _, err := ParseRule("partition_key", c.PartitionKey); err != nil {
 		return err

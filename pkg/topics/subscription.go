@@ -138,9 +138,9 @@ func (s *Service) checkSubscription(ctx context.Context, m *Map, sub *meta.Subsc
 		return queue.Invalid("visibility_timeout", queue.MaxVisibilityTimeout.Seconds(), "must be %s to %s seconds",
 			queue.Plain(queue.MinVisibilityTimeout.Seconds()), queue.Plain(queue.MaxVisibilityTimeout.Seconds()))
 	case sub.MaxInFlight < 1 || sub.MaxInFlight > queue.MaxMaxInFlight:
-		return queue.Invalid("max_in_flight", queue.MaxMaxInFlight, "must be 1 to %d", queue.MaxMaxInFlight)
+		return queue.Invalid("max_in_flight", queue.Bound(sub.MaxInFlight, 1, queue.MaxMaxInFlight), "must be 1 to %d", queue.MaxMaxInFlight)
 	case sub.MaxDeliveries < 0 || sub.MaxDeliveries > queue.MaxDeliveries:
-		return queue.Invalid("max_deliveries", queue.MaxDeliveries, "must be 1 to %d, or absent", queue.MaxDeliveries)
+		return queue.Invalid("max_deliveries", queue.Bound(sub.MaxDeliveries, 0, queue.MaxDeliveries), "must be 1 to %d, or absent", queue.MaxDeliveries)
 	case len(sub.Backoff) > queue.MaxBackoffSteps:
 		return queue.Invalid("backoff", queue.MaxBackoffSteps, "has more than %d steps", queue.MaxBackoffSteps)
 	case sub.Ordering != meta.OrderingNone && sub.Ordering != meta.OrderingKey:
