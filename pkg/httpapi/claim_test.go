@@ -395,3 +395,16 @@ type discard struct{ h http.Header }
 func (d discard) Header() http.Header         { return d.h }
 func (d discard) Write(b []byte) (int, error) { return len(b), nil }
 func (d discard) WriteHeader(int)             {}
+
+// TestRefusedMediaType: a quality of 0 says "not this one", with decimals, too.
+func TestRefusedMediaType(t *testing.T) {
+	for quality, want := range map[string]string{
+		"": wire.MediaTypeBatch, ";q=1": wire.MediaTypeBatch, ";q=0.001": wire.MediaTypeBatch,
+		";q=0": wire.MediaTypeJSON, ";q=0.0": wire.MediaTypeJSON, ";q=0.000": wire.MediaTypeJSON,
+	} {
+		got := newAPI().do(t, "POST", claims, `{}`, "Accept", wire.MediaTypeBatch+quality)
+		if media := got.Header.Get("Content-Type"); media != want {
+			t.Errorf("%q: %s", quality, media)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/spillway-mq/spillway/pkg/httpapi/wire"
@@ -112,12 +113,18 @@ func (s *server) writeJSON(w http.ResponseWriter, status int, v any) error {
 	return nil
 }
 
+// refused reports whether a quality value says "not this one": 0, with up to three decimals (RFC 9110, 12.4.2).
+func refused(quality string) bool {
+	q, err := strconv.ParseFloat(quality, 64)
+	return err == nil && q == 0
+}
+
 // accepts reports whether the caller asks for a media type by name.
 func accepts(r *http.Request, media string) bool {
 	for _, header := range r.Header.Values("Accept") {
 		for part := range strings.SplitSeq(header, ",") {
 			got, params, err := mime.ParseMediaType(part)
-			if err == nil && got == media && params["q"] != "0" {
+			if err == nil && got == media && !refused(params["q"]) {
 				return true
 			}
 		}

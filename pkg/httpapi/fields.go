@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"errors"
-	"strconv"
 	"strings"
 
 	"github.com/spillway-mq/spillway/pkg/queue"
@@ -22,14 +21,19 @@ func renameField(err error, from, to string) error {
 	return &renamed
 }
 
-// withinEntry takes "messages[3]." off the field of an error that stands in result 3: the place says
-// it already.
-func withinEntry(err error, list string, i int) error {
+// withinEntry takes "messages[3]." off the field of an error that stands in an entry's result: the place says
+// it already. The number is not held against the place: results of references count messages, of which a
+// batch file before may have many.
+func withinEntry(err error, list string) error {
 	var e *queue.Error
 	if !errors.As(err, &e) {
 		return err
 	}
-	field, ok := strings.CutPrefix(e.Field, list+"["+strconv.Itoa(i)+"].")
+	rest, ok := strings.CutPrefix(e.Field, list+"[")
+	if !ok {
+		return err
+	}
+	_, field, ok := strings.Cut(rest, "].")
 	if !ok {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spillway-mq/spillway/pkg/httpapi"
 	"github.com/spillway-mq/spillway/pkg/httpapi/wire"
+	"github.com/spillway-mq/spillway/pkg/produce"
 	"github.com/spillway-mq/spillway/pkg/queue"
 )
 
@@ -296,24 +297,52 @@ func TestFeaturesThatAreNotThere(t *testing.T) {
 	}
 }
 
+// TestHostileBatchHeaders: errors name the header, not the JSON field that a batch call does not have.
 func TestHostileBatchHeaders(t *testing.T) {
-	for _, h := range [][]string{
-		{"Spillway-Producer-Id", "p"},
-		{"Spillway-Producer-Sequence", "1"},
-		{"Spillway-Producer-Id", "p", "Spillway-Producer-Id", "p", "Spillway-Producer-Sequence", "1"},
-		{"Spillway-Producer-Id", "p", "Spillway-Producer-Sequence", "1", "Spillway-Producer-Sequence", "1"},
-		{"Spillway-Producer-Id", "p", "Spillway-Producer-Sequence", "-1"},
-		{"Spillway-Producer-Id", "p", "Spillway-Producer-Sequence", "9007199254740992"},
-		{"Spillway-Producer-Id", "\xff", "Spillway-Producer-Sequence", "1"},
-		{"Spillway-Producer-Id", "", "Spillway-Producer-Sequence", "1"},
-		{"Idempotency-Key", ""},
-		{"Idempotency-Key", "a", "Idempotency-Key", "b"},
-		{"Idempotency-Key", "\x01"},
+	const id, sequence, key = "Spillway-Producer-Id", "Spillway-Producer-Sequence", "Idempotency-Key"
+	for _, c := range []struct {
+		field   string
+		limit   any
+		headers []string
+	}{
+		{sequence, nil, []string{id, "p"}},
+		{id, nil, []string{sequence, "1"}},
+		{id, nil, []string{id, "p", id, "p", sequence, "1"}},
+		{sequence, nil, []string{id, "p", sequence, "1", sequence, "1"}},
+		{sequence, float64(queue.MaxOffset), []string{id, "p", sequence, "-1"}},
+		{sequence, float64(queue.MaxOffset), []string{id, "p", sequence, "1.5"}},
+		{sequence, float64(queue.MaxOffset), []string{id, "p", sequence, "01"}},
+		{sequence, 1.0, []string{id, "p", sequence, "0"}},
+		{sequence, float64(queue.MaxOffset), []string{id, "p", sequence, "9007199254740992"}},
+		{id, nil, []string{id, "\xff", sequence, "1"}},
+		{id, nil, []string{id, "", sequence, "1"}},
+		{id, 128.0, []string{id, strings.Repeat("p", 129), sequence, "1"}},
+		{key, nil, []string{key, ""}},
+		{key, nil, []string{key, "a", key, "b"}},
+		{key, nil, []string{key, "\x01"}},
 	} {
-		got := newAPI().do(t, "POST", "/v1/topics/orders/messages", "batch", append([]string{"Content-Type", wire.MediaTypeBatch}, h...)...)
-		if got.StatusCode != 400 || got.fault().Details == nil || got.fault().Details.Field == "" {
-			t.Errorf("%q: %d %s", h, got.StatusCode, got.body)
+		got := newAPI().do(t, "POST", "/v1/topics/orders/messages", "batch", append([]string{"Content-Type", wire.MediaTypeBatch}, c.headers...)...)
+		e := got.fault()
+		if got.StatusCode != 400 || e.Details == nil || e.Details.Field != c.field || !strings.HasPrefix(e.Message, c.field+": ") ||
+			fmt.Sprint(e.Details.Limit) != fmt.Sprint(c.limit) {
+			t.Errorf("%.80q: %d %s", c.headers, got.StatusCode, got.body)
 		}
+	}
+}
+
+// TestRefusedSequenceOfABatch: what the use case says of a sequence names the header, too.
+func TestRefusedSequenceOfABatch(t *testing.T) {
+	old := &queue.Error{Kind: queue.KindConflict, Code: queue.CodeSequenceOutOfOrder, Field: "producer.sequence", Message: "old"}
+	a := newAPI()
+	a.answer = &produce.Answer{Runs: []produce.Run{{Count: 1, Err: old}}}
+	header := []string{"Content-Type", wire.MediaTypeBatch, "Spillway-Producer-Id", "p", "Spillway-Producer-Sequence", "1"}
+	got := a.do(t, "POST", "/v1/topics/orders/messages", "batch", header...)
+	if !strings.Contains(string(got.body), `"details":{"field":"Spillway-Producer-Sequence"}`) {
+		t.Errorf("%d %s", got.StatusCode, got.body)
+	}
+	got = a.do(t, "POST", "/v1/topics/orders/messages", `{"messages":[{}],"producer":{"id":"p","sequence":1}}`)
+	if !strings.Contains(string(got.body), `"details":{"field":"producer.sequence"}`) {
+		t.Errorf("%d %s", got.StatusCode, got.body)
 	}
 }
 

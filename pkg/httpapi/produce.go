@@ -70,18 +70,25 @@ func (s *server) produceBatch(w http.ResponseWriter, r *http.Request, topic stri
 	}
 	g, err := guard(r, producer, body.Bytes())
 	if err != nil {
-		return err
+		return inHeaders(err)
 	}
 	given, err := s.Produce.ProduceBatch(r.Context(), produce.BatchRequest{Topic: topic, Data: body.Bytes(), Guard: g})
 	if err != nil {
-		return err
+		return inHeaders(err)
 	}
 	noteRuns(w, given)
 	out := wire.RunsAnswer{Runs: make([]wire.Run, len(given.Runs))}
 	for i := range given.Runs {
-		out.Runs[i] = runOf(&given.Runs[i])
+		run := given.Runs[i]
+		run.Err = inHeaders(run.Err)
+		out.Runs[i] = runOf(&run)
 	}
 	return s.writeJSON(w, http.StatusOK, out)
+}
+
+// inHeaders names the headers that a batch call's producer is in where an error names the fields of a JSON call.
+func inHeaders(err error) error {
+	return renameField(renameField(err, "producer.id", wire.HeaderProducerID), "producer.sequence", wire.HeaderProducerSequence)
 }
 
 // headerProducer reads a batch call's "producer" object from its headers; nil if there is none.
@@ -96,7 +103,7 @@ func headerProducer(r *http.Request) (*wire.Producer, error) {
 		return nil, queue.Invalid(wire.HeaderProducerSequence, nil, "must be given once, along with %s", wire.HeaderProducerID)
 	}
 	n, err := strconv.ParseUint(sequence[0], 10, 64)
-	if err != nil {
+	if err != nil || strconv.FormatUint(n, 10) != sequence[0] {
 		return nil, queue.Invalid(wire.HeaderProducerSequence, uint64(queue.MaxOffset), "must be a whole number of 1 to %d", uint64(queue.MaxOffset))
 	}
 	return &wire.Producer{ID: id[0], Sequence: &n}, nil
@@ -293,7 +300,7 @@ func incomplete() error {
 // resultOf is the result of message k of a run.
 func resultOf(run *produce.Run, list string, k int) wire.ProduceResult {
 	if run.Err != nil {
-		return wire.ProduceResult{Error: wire.ErrorOf(withinEntry(run.Err, list, run.First+k))}
+		return wire.ProduceResult{Error: wire.ErrorOf(withinEntry(run.Err, list))}
 	}
 	out := wire.ProduceResult{
 		CreatedAt: wire.Time(run.Created), VisibleAt: wire.Time(run.Visible), ExpiresAt: wire.Time(run.Expires),

@@ -192,6 +192,21 @@ func TestUploadAndReferenceShapes(t *testing.T) {
 	}
 }
 
+// TestFieldOfAReferenceAfterABatch: the results of a batch before it shift its place, which its field's name must
+// not depend on.
+func TestFieldOfAReferenceAfterABatch(t *testing.T) {
+	a := newAPI()
+	id := queue.MessageID{Segment: segmentA, Offset: 17}
+	missing := &queue.Error{Kind: queue.KindNotFound, Code: queue.CodeObjectNotFound, Field: "references[1].object", Message: "no such upload"}
+	a.answer = &produce.Answer{Runs: []produce.Run{{Count: 3, ID: id, Created: now, Visible: now}, {First: 3, Count: 1, Err: missing}}}
+	var out wire.ProduceAnswer
+	got := a.do(t, "POST", "/v1/topics/orders/references", `{"references":[{"object":"b","format":"batch"},{"object":"x","format":"payload"}]}`)
+	got.into(t, &out)
+	if len(out.Results) != 4 || out.Results[3].Error == nil || out.Results[3].Error.Details.Field != "object" {
+		t.Errorf("%s", got.body)
+	}
+}
+
 // TestOneBadEntryDoesNotFailTheOthers, in any of the calls that answer per entry.
 func TestOneBadEntryDoesNotFailTheOthers(t *testing.T) {
 	for name, c := range map[string]struct{ path, list, bad, good, field string }{
