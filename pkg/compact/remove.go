@@ -213,7 +213,7 @@ func (r *removing) segment(ctx context.Context, id queue.SegmentID) error {
 		r.found = true // its grace period begins now
 		return r.seal(ctx, head)
 	case len(head.Tail) > 0:
-		trim := meta.Trim{Segment: id, First: head.TailFirst, Count: len(head.Tail)}
+		trim := meta.Trim{Segment: id, First: head.TailFirst, Count: len(head.Tail), Seen: head}
 		if err := r.drop(ctx, []meta.Op{trim}, runsOf(nil, head.Tail)); err != nil {
 			return err
 		}

@@ -235,11 +235,15 @@ func corruptKind(op Op) error {
 // absent: so a page is only ever written while the head still holds its refs, and a writer that
 // stalled before its put cannot bring back a page that the compactor has replaced since
 // (docs/decisions/0002). A sealed head may be trimmed.
+//
+// Seen is the head as the caller has seen it, which may be old; nil if it has not. A driver that has to know the
+// head to state the trim may take it in place of a read: what a trim asks of the head is asked of the stored one.
 type Trim struct {
 	Segment queue.SegmentID
 	First   queue.Offset
 	Count   int
 	Forget  queue.Millis
+	Seen    *Head
 }
 
 // Target implements Op.

@@ -300,7 +300,7 @@ func (l *Log) ForgetIdle(ctx context.Context, head *meta.Head) error {
 	if oldest >= horizon {
 		return &queue.Error{Op: "append", Subject: string(head.Segment), Kind: queue.KindThrottled, Message: "too many idempotent producers within their window"}
 	}
-	_, err := l.meta.Apply(ctx, meta.Trim{Segment: head.Segment, First: head.TailFirst, Forget: horizon})
+	_, err := l.meta.Apply(ctx, meta.Trim{Segment: head.Segment, First: head.TailFirst, Forget: horizon, Seen: head})
 	if err != nil && !meta.IsRefused(err, meta.ReasonTrim) && !queue.Retryable(err) {
 		return err
 	}

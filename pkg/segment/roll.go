@@ -30,7 +30,7 @@ func (l *Log) roll(ctx context.Context, head *meta.Head) error {
 		meta.Put{Record: page, If: meta.Absent(), Version: meta.NewVersion(l.ids)},
 		meta.Trim{
 			Segment: head.Segment, First: head.TailFirst, Count: n,
-			Forget: now.Add(-queue.ProducerWindow),
+			Forget: now.Add(-queue.ProducerWindow), Seen: head,
 		},
 	}
 	if notes(head.TailFirst) {

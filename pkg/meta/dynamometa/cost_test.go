@@ -26,6 +26,9 @@ func TestRequests(t *testing.T) {
 	later.At, later.Refs = 9000, []meta.Ref{refOf(3, 1)}
 	stale := appendOne
 	stale.Epoch = 7
+	seen := &meta.Head{Segment: segID, Tail: appendOne.Refs}
+	rest := &meta.Head{Segment: segID, TailFirst: 3, Tail: earlier.Refs}
+	idle := &meta.Head{Segment: segID, Tail: appendSeq.Refs, Producers: meta.Producers{}.With("p", meta.ProducerState{At: 1})}
 	wholly := ackSome
 	wholly.Done = []meta.OffsetRange{{Lo: 0, Hi: 10}}
 	extend := meta.Settle{Subscription: subID, Segment: segID, Claim: queue.ClaimID{1}, Extend: []meta.OffsetRange{{Lo: 0, Hi: 10}}, Until: 99}
@@ -51,6 +54,8 @@ func TestRequests(t *testing.T) {
 		{"append from an earlier second", single(later), earlier, []string{update, update}},
 		{"seal", nil, sealIt, []string{update}},
 		{"trim", single(appendOne), meta.Trim{Segment: segID, Count: 1}, []string{get, update}},
+		{"trim of a head that was seen", single(appendOne), meta.Trim{Segment: segID, Count: 1, Seen: seen}, []string{update}},
+		{"trim of a head that was seen before", single(appendSeq), meta.Trim{Segment: segID, Count: 1, Seen: idle, Forget: 100}, []string{update, update}},
 		{"take", nil, takeMore, []string{update}},
 		{"take over", nil, takeOver, []string{update}},
 		{"take over what was acked in part", single(ackSome), takeRest, []string{get, update}},
@@ -84,6 +89,7 @@ func TestRequests(t *testing.T) {
 			{[]meta.Op{putTopic}, []string{transact}},
 			{[]meta.Op{earlier, ackSome}, []string{get, transact, get}},
 			{[]meta.Op{meta.Trim{Segment: segID, Count: 1}}, []string{get, transact}},
+			{[]meta.Op{meta.Trim{Segment: segID, First: 3, Count: 1, Seen: rest}}, []string{transact}},
 		} {
 			r.wire.arm("", false)
 			if _, err := r.store.Transact(t.Context(), tc.ops); err != nil {

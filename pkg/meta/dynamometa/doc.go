@@ -22,7 +22,7 @@
 //	                   from an earlier second than the head's last: see lastAppendGrain
 //	Seal, Touch        1 request, w
 //	Check              1 read, r; in a transaction 1 item of it
-//	Trim               a read and 1 request, r + w
+//	Trim               1 request, w; a read before, r, unless its caller has seen the head
 //	Take               1 request, w, if it creates the cursor or drops only claims that nobody settled in part;
 //	                   else a read before or a failed write, and that
 //	Settle, acks       1 request, w, within a claim taken in one run, whole or part by part; every 16th piece of

@@ -51,6 +51,8 @@ type model struct {
 	mem, dyn meta.Store
 	// stale is a cursor of some time ago, from which some takes are computed.
 	stale *meta.Cursor
+	// seen is the head as it was at an earlier trim.
+	seen  *meta.Head
 	refs  uint64
 	claim byte
 }
@@ -119,9 +121,13 @@ func fetch[T meta.Record](m *model, key meta.Key) T {
 func (m *model) headOp() meta.Op {
 	h := fetch[*meta.Head](m, meta.HeadKey(segID))
 	if m.rand.IntN(4) == 0 {
+		seen := m.seen
+		if m.seen = h; m.rand.IntN(2) == 0 {
+			seen = h
+		}
 		return meta.Trim{
 			Segment: segID, First: h.TailFirst, Count: m.rand.IntN(len(h.Tail) + 2),
-			Forget: h.LastAppend.Add(-5e9),
+			Forget: h.LastAppend.Add(-5e9), Seen: seen,
 		}
 	}
 	if m.rand.IntN(6) == 0 {

@@ -59,18 +59,20 @@ func (s *Store) check(ctx context.Context, op meta.Check) (meta.Result, error) {
 
 // head carries out an Append, Seal, Trim, Touch or Void.
 func (s *Store) head(ctx context.Context, op meta.Op) (meta.Result, error) {
-	_, trim := op.(meta.Trim)
+	trim, isTrim := op.(meta.Trim)
 	out, err := s.try(ctx, op, func(cur *stored) (*write, bool, error) {
-		if cur == nil && trim {
-			return nil, true, nil
-		}
 		var last *meta.Head
-		if cur != nil {
+		switch {
+		case cur != nil:
 			last, _ = cur.item.Record.(*meta.Head)
 			if _, touch := op.(meta.Touch); touch {
 				if next, _, err := op.Change(cur.item); err != nil || next == cur.item {
 					return nil, false, err // it is past that already, or sealed
 				}
+			}
+		case isTrim:
+			if last = seenBy(trim); last == nil {
+				return nil, true, nil
 			}
 		}
 		w := &write{key: op.Target(), expr: headPlan(op, last), want: types.ReturnValueAllNew, single: meta.Once(op)}
@@ -87,6 +89,15 @@ func (s *Store) head(ctx context.Context, op meta.Op) (meta.Result, error) {
 		}
 	}
 	return res, nil
+}
+
+// seenBy is the head that a trim is stated for without a read; nil if there is none that would do. The refs behind
+// an offset never change, and which producers are forgotten is a condition.
+func seenBy(t meta.Trim) *meta.Head {
+	if t.Seen == nil || t.Seen.TailFirst != t.First || len(t.Seen.Tail) < t.Count {
+		return nil
+	}
+	return t.Seen
 }
 
 // cursor carries out a Settle, or a Take on a cursor that is there.

@@ -13,7 +13,7 @@ import (
 )
 
 // Transact implements meta.Store: one TransactWriteItems, at twice the write units. A Trim, Settle or
-// Take is stated for its record as a GetItem finds it just before. The answer of DynamoDB tells no items,
+// Take is stated for its record as a GetItem finds it just before; a Trim, where it can, for the head that its caller has seen. The answer of DynamoDB tells no items,
 // so each Append, Seal and Void is followed by a GetItem of its head: the result's Item is the head a moment
 // after the transaction, and may show later appends. The Item of a Trim, Settle or Take is the record as
 // it was read with the op's change made, and may lack what others changed in between; what the op itself
@@ -36,6 +36,13 @@ func (s *Store) Transact(ctx context.Context, ops []meta.Op) ([]meta.Result, err
 		return nil, err
 	}
 	t := &transaction{store: s, ops: ops, found: make([]*stored, len(ops))}
+	for i, op := range ops {
+		if trim, ok := op.(meta.Trim); ok {
+			if seen := seenBy(trim); seen != nil {
+				t.found[i] = &stored{item: &meta.Item{Record: seen}}
+			}
+		}
+	}
 	for n := range s.opts.Tries {
 		done, err := t.once(ctx)
 		if err != nil {

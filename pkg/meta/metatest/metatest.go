@@ -41,6 +41,7 @@ func Run(t *testing.T, h Harness) {
 		{"Append", testAppend},
 		{"AppendPayload", testAppendPayload},
 		{"TrimAndSeal", testTrimAndSeal},
+		{"TrimAsSeen", testTrimAsSeen},
 		{"CheckAndTouch", testCheckAndTouch},
 		{"Void", testVoid},
 		{"TakeAndSettle", testTakeAndSettle},

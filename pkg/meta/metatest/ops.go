@@ -245,6 +245,45 @@ func testTrimAndSeal(t *testing.T, h Harness) {
 	}
 }
 
+// testTrimAsSeen holds that what a caller has seen of the head decides nothing.
+func testTrimAsSeen(t *testing.T, h Harness) {
+	s := open(t, h)
+	seen := newHead(ref(1, 2), ref(2, 3), ref(3, 4))
+	seen.Producers = seen.Producers.With("back", meta.ProducerState{Sequence: 1, At: 99}).With("gone", meta.ProducerState{Sequence: 1, At: 99})
+	s.must(putHead(seen))
+	more := appendOf(ref(4, 1))
+	more.At, more.Producer = 200, &meta.Sequence{ID: "back", Number: 2}
+	s.must(more) // after it was seen
+	trim := meta.Trim{Segment: segID, First: 0, Count: 2, Forget: 100, Seen: seen}
+	s.must(trim)
+	got := s.head(segID)
+	back, kept := got.Producers.Get("back")
+	if got.TailFirst != 5 || len(got.Tail) != 2 || len(got.Producers) != 1 || !kept || back.Sequence != 2 {
+		t.Errorf("head is %+v", got)
+	}
+	// Again, and as one that was seen before the trim: the store says no, by itself and in a transaction.
+	topic := &meta.Topic{ID: topID}
+	for _, op := range []meta.Op{trim, meta.Trim{Segment: segID, First: 0, Count: 3, Seen: seen}} {
+		if _, err := s.Apply(t.Context(), op); !meta.IsRefused(err, meta.ReasonTrim) {
+			t.Errorf("%+v ended with %v", op, err)
+		}
+		if _, err := s.Transact(t.Context(), []meta.Op{meta.Put{Record: topic, Version: 1}, op}); !meta.IsRefused(err, meta.ReasonTrim) {
+			t.Errorf("%+v in a transaction ended with %v", op, err)
+		}
+	}
+	// A head that was seen elsewhere than the trim begins is of no use, and no harm.
+	s.must(meta.Trim{Segment: segID, First: 5, Count: 1, Seen: seen})
+	if _, err := s.Transact(t.Context(), []meta.Op{meta.Put{Record: topic, Version: 1}, meta.Trim{Segment: segID, First: 9, Count: 1, Seen: seen}}); err != nil {
+		t.Error(err)
+	}
+	if got := s.head(segID); got.TailFirst != 10 || len(got.Tail) != 0 || got.Next != 10 {
+		t.Errorf("head is %+v", got)
+	}
+	if _, err := s.Apply(t.Context(), meta.Trim{Segment: "absent0000000000", First: 0, Count: 2, Seen: seen}); !meta.IsRefused(err, meta.ReasonAbsent) {
+		t.Errorf("a trim of no head ended with %v", err)
+	}
+}
+
 // testCheckAndTouch holds that a check changes nothing and binds its transaction, and that a touch makes
 // appends late.
 func testCheckAndTouch(t *testing.T, h Harness) {
