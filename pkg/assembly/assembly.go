@@ -47,6 +47,8 @@ type Deps struct {
 	// Targets and Wake are as in topics.Deps.
 	Targets topics.Targets
 	Wake    func()
+	// Later is as in segment.Deps.
+	Later func(work func())
 	// Patience is as in scale.Deps.
 	Patience time.Duration
 	// Marked is for stores where a read costs money: this process marks that it appends (lag.Watch),
@@ -91,7 +93,9 @@ func New(d Deps) *System {
 		marks = d.Meta
 		d.Meta = lag.Watch(d.Meta, d.IDs, d.Clock)
 	}
-	log := segment.New(segment.Deps{Meta: d.Meta, Blob: d.Blob, IDs: d.IDs, Clock: d.Clock, CacheBytes: d.CacheBytes})
+	log := segment.New(segment.Deps{
+		Meta: d.Meta, Blob: d.Blob, IDs: d.IDs, Clock: d.Clock, CacheBytes: d.CacheBytes, Later: d.Later,
+	})
 	s.Topics = topics.New(topics.Deps{Meta: d.Meta, IDs: d.IDs, Clock: d.Clock, Targets: d.Targets, Wake: d.Wake})
 	s.Scale = scale.New(scale.Deps{
 		Meta: d.Meta, Topics: s.Topics, Lease: lease.New(d.Meta, d.IDs, d.Clock), IDs: d.IDs, Clock: d.Clock, Logger: d.Logger,

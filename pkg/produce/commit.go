@@ -40,8 +40,8 @@ func (s *share) full(n int) bool {
 
 // putObject makes the call's bytes durable: in the blob store, or, for a small call, as a payload
 // record. A payload that goes to one segment only waits for that head update (commit) and costs no
-// write of its own time.
-func (c *call) putObject(ctx context.Context, now, later []part) error {
+// write of its own time, unless that segment is being rolled: then it is put meanwhile.
+func (c *call) putObject(ctx context.Context, now, later []part, rolling bool) error {
 	own := func(p part) bool { return p.unit.own }
 	if !slices.ContainsFunc(now, own) && !slices.ContainsFunc(later, own) {
 		return nil
@@ -57,7 +57,7 @@ func (c *call) putObject(ctx context.Context, now, later []part) error {
 	id := c.objectName()
 	c.payload = &meta.Payload{ID: id, Data: c.object}
 	c.place(id, true)
-	if len(later) == 0 && len(c.shares(now)) == 1 {
+	if len(later) == 0 && len(c.shares(now)) == 1 && !rolling {
 		return nil
 	}
 	put := meta.Put{Record: c.payload, If: meta.Absent(), Version: meta.NewVersion(c.IDs)}

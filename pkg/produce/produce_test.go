@@ -32,6 +32,8 @@ type world struct {
 	meter *meter.Meter
 	ids   *queue.IDs
 	now   time.Time
+	// later is as in segment.Deps, of processes made after it is set.
+	later func(func())
 	*produce.Service
 	topics *topics.Service
 	log    *segment.Log
@@ -51,7 +53,7 @@ func (w *world) clock() time.Time { return w.now }
 
 // process makes a service as one process would: with caches of its own.
 func (w *world) process(m meta.Store, b blob.Store) *produce.Service {
-	w.log = segment.New(segment.Deps{Meta: m, Blob: b, IDs: w.ids, Clock: w.clock})
+	w.log = segment.New(segment.Deps{Meta: m, Blob: b, IDs: w.ids, Clock: w.clock, Later: w.later})
 	w.topics = topics.New(topics.Deps{Meta: m, IDs: w.ids, Clock: w.clock})
 	return produce.New(produce.Deps{
 		Meta: m, Blob: b, Presigner: presigner{}, Log: w.log, Topics: w.topics, Hub: notify.NewHub(),

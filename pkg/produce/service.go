@@ -180,7 +180,8 @@ func (c *call) once(ctx context.Context, plan func(*call) error) (again bool, er
 	if err := c.putHolds(ctx, now, later); err != nil {
 		return false, err
 	}
-	if err := c.putObject(ctx, now, later); err != nil {
+	rolls := c.rolls(now)
+	if err := c.putObject(ctx, now, later, len(rolls) > 0); err != nil {
 		return false, err
 	}
 	if len(later) > 0 {
@@ -190,6 +191,7 @@ func (c *call) once(ctx context.Context, plan func(*call) error) (again bool, er
 			return false, err
 		}
 	}
+	c.await(ctx, rolls)
 	c.commit(ctx, now)
 	if c.guard != nil && c.guard.voided.Load() {
 		return true, c.follow(ctx)

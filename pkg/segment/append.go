@@ -122,9 +122,7 @@ func (t *try) once(ctx context.Context) (done Committed, again bool, err error) 
 		head, _ := res.Item.Record.(*meta.Head)
 		t.log.cache.noteTail(head)
 		if t.rollIsOurs(head, res.Item.Size) {
-			// The messages are committed: a roll that fails is not this caller's failure, and if the
-			// writer dies before it, whoever finds the tail full rolls.
-			_ = t.log.Roll(ctx, head)
+			t.log.rollLater(ctx, head)
 		}
 		return Committed{Offset: res.Offset, Count: t.count(), At: t.op.At, Head: head}, false, nil
 	}

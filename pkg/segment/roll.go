@@ -44,6 +44,47 @@ func (l *Log) roll(ctx context.Context, head *meta.Head) error {
 	return err
 }
 
+// rollLater rolls a head that a commit has made long. The messages are committed: a roll that fails is not this
+// caller's failure, and if the writer dies before it, whoever finds the tail as long again rolls, or full.
+func (l *Log) rollLater(ctx context.Context, head *meta.Head) {
+	if l.later == nil {
+		_ = l.Roll(ctx, head)
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.rolling[head.Segment] != nil {
+		return // one is under way
+	}
+	done := make(chan struct{})
+	l.rolling[head.Segment] = done
+	l.later(func() {
+		defer func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			delete(l.rolling, head.Segment)
+			close(done)
+		}()
+		_ = l.Roll(ctx, head)
+	})
+}
+
+// AnyRolling reports whether a roll that was begun for an earlier commit is under way.
+func (l *Log) AnyRolling() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.rolling) > 0
+}
+
+// Rolling is closed when the roll of the segment that this Log began for an earlier commit has ended; nil if there is
+// none. A commit that does not wait for it is refused by a store whose transactions hold their records, and has to be
+// tried again.
+func (l *Log) Rolling(id queue.SegmentID) <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.rolling[id]
+}
+
 // notes reports whether the roll of the tail that starts at first leaves a note for the compactor: one
 // in queue.WorkRolls does, by a hash of the offset, so that no commit pays for a counter in the head.
 func notes(first queue.Offset) bool {

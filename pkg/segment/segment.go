@@ -13,6 +13,7 @@ package segment
 
 import (
 	"context"
+	"sync"
 
 	"golang.org/x/sync/singleflight"
 
@@ -29,6 +30,10 @@ type Deps struct {
 	Clock queue.Clock
 	// CacheBytes bounds the memory that cached pages, indexes and batches take; 0 means 16 MiB.
 	CacheBytes int64
+	// Later runs what a commit's caller need not wait for: the roll of a tail that the commit has made long. It is for
+	// stores where a roll takes long, and a commit that meets it is refused for as long: calls of the same process then
+	// wait for it (Rolling). nil has the commit roll before it answers.
+	Later func(work func())
 }
 
 // Log works on any number of segments. Safe for concurrent use. It keeps nothing but caches of what
@@ -42,6 +47,10 @@ type Log struct {
 	// rolls joins the rolls of one tail that many writers ask for at once.
 	rolls  singleflight.Group
 	sealed sealedHeads
+	later  func(func())
+	// rolling holds a channel for each segment with a roll that runs later, closed at its end.
+	mu      sync.Mutex // guards rolling
+	rolling map[queue.SegmentID]chan struct{}
 }
 
 const defaultCacheBytes = 16 << 20
@@ -51,7 +60,10 @@ func New(d Deps) *Log {
 	if d.CacheBytes == 0 {
 		d.CacheBytes = defaultCacheBytes
 	}
-	return &Log{meta: d.Meta, blob: d.Blob, ids: d.IDs, clock: d.Clock, cache: newCache(d.CacheBytes)}
+	return &Log{
+		meta: d.Meta, blob: d.Blob, ids: d.IDs, clock: d.Clock, cache: newCache(d.CacheBytes), later: d.Later,
+		rolling: make(map[queue.SegmentID]chan struct{}),
+	}
 }
 
 // Head reads a segment's head; NotFound (CodeSegmentNotFound) if there is none.

@@ -18,6 +18,7 @@ import (
 	"github.com/spillway-mq/spillway/pkg/blob"
 	"github.com/spillway-mq/spillway/pkg/delay"
 	"github.com/spillway-mq/spillway/pkg/httpapi"
+	"github.com/spillway-mq/spillway/pkg/later"
 	"github.com/spillway-mq/spillway/pkg/lease"
 	"github.com/spillway-mq/spillway/pkg/meta"
 	"github.com/spillway-mq/spillway/pkg/meter"
@@ -82,6 +83,7 @@ type Server struct {
 	// stop ends the background; done is closed when the listener has ended.
 	stop       context.CancelFunc
 	background sync.WaitGroup
+	later      later.Work
 	done       chan struct{}
 	serveErr   error // set before done is closed
 	closing    sync.Once
@@ -120,7 +122,7 @@ func (s *Server) serve(listener net.Listener) {
 	woken := make(chan struct{}, 1)
 	system := assembly.New(assembly.Deps{
 		Meta: records, Blob: objects, Presigner: s.o.Presigner, IDs: ids, Logger: s.o.Logger, CacheBytes: s.o.CacheBytes,
-		Marked: s.o.Fleet, Targets: s.o.Targets, Wake: func() {
+		Marked: s.o.Fleet, Targets: s.o.Targets, Later: s.afterwards(), Wake: func() {
 			select {
 			case woken <- struct{}{}:
 			default: // it will look
@@ -156,6 +158,14 @@ func (s *Server) serve(listener net.Listener) {
 			s.serveErr = fmt.Errorf("serve %s: %w", listener.Addr(), err)
 		}
 	}()
+}
+
+// afterwards is for stores that are far away: on the embedded ones a roll takes no longer than a commit.
+func (s *Server) afterwards() func(func()) {
+	if !s.o.Fleet {
+		return nil
+	}
+	return s.later.Go
 }
 
 // sendAway has each connection end with its answer once the server is draining: a connection that a client or a
@@ -215,6 +225,7 @@ func (s *Server) Close(ctx context.Context) error {
 		}
 		<-s.done
 		s.background.Wait()
+		err = errors.Join(err, s.later.Wait(ctx))
 		if s.o.CloseStores != nil {
 			err = errors.Join(err, s.o.CloseStores())
 		}
