@@ -12,5 +12,5 @@ import (
 
 func main() {
 	config := host.Must(host.FromEnvironment("consume", os.Getenv))
-	lambda.Start(host.Must(host.Open(config, os.Stdout)).HTTP)
+	lambda.Start(host.Must(host.Open(config, os.Stdout)).API().HTTP)
 }

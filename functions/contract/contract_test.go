@@ -22,6 +22,9 @@ import (
 	"time"
 
 	"github.com/spillway-mq/spillway/functions/internal/cloudtest"
+	"github.com/spillway-mq/spillway/pkg/meta"
+	"github.com/spillway-mq/spillway/pkg/meta/dynamometa"
+	"github.com/spillway-mq/spillway/pkg/queue"
 )
 
 // bench is the four built functions and one cloud for them.
@@ -217,6 +220,39 @@ func TestContract(t *testing.T) {
 			must(t, produce.call(t, "POST", "/v1/topics/t/messages", []byte(`{"messages":[{"body":"text"}]}`), false, nil), 200, `"id"`)
 		}
 		must(t, consume.call(t, "POST", "/v1/topics/t/subscriptions/s/claims", []byte(`{"max_messages":10}`), false, nil), 200, `"text"`)
+	})
+	t.Run("rolls after the answer", func(t *testing.T) {
+		must(t, leader.call(t, "PUT", "/v1/topics/rolled", []byte(`{}`), false, nil), 201, `"name":"rolled"`)
+		var answer struct{ Results []struct{ ID string } }
+		for range 2 * queue.RollRefs {
+			a := produce.call(t, "POST", "/v1/topics/rolled/messages", []byte(`{"messages":[{"body":"x"}]}`), false, nil)
+			must(t, a, 200, `"id"`)
+			if err := json.Unmarshal([]byte(a.Body), &answer); err != nil {
+				t.Fatal(err)
+			}
+		}
+		id, err := queue.ParseMessageID(answer.Results[0].ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		table := dynamometa.New(b.Client(), cloudtest.Table, dynamometa.Options{})
+		for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+			pages, err := table.Query(t.Context(), meta.PagesFrom(id.Segment, 0, 10))
+			if err == nil && len(pages.Items) == 2 {
+				break
+			}
+			if time.Since(began) > 10*time.Second {
+				t.Fatalf("%d pages, %v, want 2", len(pages.Items), err)
+			}
+		}
+		if out := produce.out.String(); strings.Contains(out, "no extension") {
+			t.Errorf("produce is no extension of itself: %.2000s", out)
+		}
+		for _, f := range []*function{consume, leader} {
+			if strings.Contains(f.out.String(), "extension") {
+				t.Error("a function that leaves nothing for later is one")
+			}
+		}
 	})
 	t.Run("base64 both ways", func(t *testing.T) {
 		must(t, produce.call(t, "POST", "/v1/topics/t/messages", []byte(`{"messages":[{"body":"ünï"}]}`), true, nil), 200, `"id"`)

@@ -17,10 +17,10 @@ import (
 
 func main() {
 	config := host.Must(host.FromEnvironment("leader", os.Getenv))
-	lambda.Start(leader{host.Must(host.Open(config, os.Stdout))}.handle)
+	lambda.Start(leader{host.Must(host.Open(config, os.Stdout)).API()}.handle)
 }
 
-type leader struct{ *host.Host }
+type leader struct{ *host.API }
 
 // scheduled is what tells the schedule's event, and a producer's that wakes the leader, from one of API
 // Gateway.

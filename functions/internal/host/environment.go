@@ -17,7 +17,7 @@ import (
 // FromEnvironment reads SPILLWAY_TABLE, SPILLWAY_BUCKET and SPILLWAY_LOG_LEVEL (debug, info, warn or
 // error; info unless set), and of what Lambda and AWS programs know AWS_REGION, AWS_ACCESS_KEY_ID,
 // AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_CA_BUNDLE, AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_DYNAMODB and
-// AWS_ENDPOINT_URL_S3. Invalid, naming the variable, if one that is needed is missing or one is wrong.
+// AWS_ENDPOINT_URL_S3 and AWS_LAMBDA_RUNTIME_API. Invalid, naming the variable, if one that is needed is missing or one is wrong.
 func FromEnvironment(function string, getenv func(string) string) (Config, error) {
 	c := Config{Function: function}
 	for name, field := range map[string]*string{"SPILLWAY_TABLE": &c.Table, "SPILLWAY_BUCKET": &c.Bucket, "AWS_REGION": &c.AWS.Region} {
@@ -31,6 +31,7 @@ func FromEnvironment(function string, getenv func(string) string) (Config, error
 		}
 	}
 	c.Leader, c.LambdaURL = getenv("SPILLWAY_LEADER"), lambdaURL(getenv, c.AWS.Region)
+	c.RuntimeAPI = getenv("AWS_LAMBDA_RUNTIME_API")
 	err := c.readAWS(getenv)
 	return c, err
 }

@@ -27,7 +27,7 @@ const given = 29 * time.Second
 
 // rig is a function over a cloud without a network, in a bubble of simulated time.
 type rig struct {
-	*host.Host
+	*host.API
 	*cloudtest.Cloud
 	t   *testing.T
 	log *bytes.Buffer
@@ -38,7 +38,7 @@ func simulated(t *testing.T, test func(r *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := &rig{Cloud: cloudtest.New(t), t: t, log: new(bytes.Buffer)}
-		r.Host = r.another(cloudtest.Table, cloudtest.Bucket)
+		r.API = r.another(cloudtest.Table, cloudtest.Bucket)
 		for _, path := range []string{"/v1/topics/t", "/v1/topics/t/subscriptions/s"} {
 			if a := r.call("PUT", path, `{}`); a.StatusCode != http.StatusCreated {
 				t.Fatalf("%s: %d %s", path, a.StatusCode, a.Body)
@@ -54,7 +54,7 @@ func simulated(t *testing.T, test func(r *rig)) {
 }
 
 // another is a further process of the function.
-func (r *rig) another(table, bucket string) *host.Host {
+func (r *rig) another(table, bucket string) *host.API {
 	r.t.Helper()
 	env := map[string]string{
 		"SPILLWAY_TABLE": table, "SPILLWAY_BUCKET": bucket, "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test",
@@ -69,7 +69,7 @@ func (r *rig) another(table, bucket string) *host.Host {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return h
+	return h.API()
 }
 
 // call makes a call within Lambda's time, and makes sure that it kept to it and was answered in the API's form.
@@ -237,7 +237,7 @@ func TestTimeIsUp(t *testing.T) {
 	} {
 		t.Run(c.method+c.path, func(t *testing.T) {
 			simulated(t, func(r *rig) {
-				r.Host = r.another(cloudtest.Table, cloudtest.Bucket) // nothing is in its caches
+				r.API = r.another(cloudtest.Table, cloudtest.Bucket) // nothing is in its caches
 				r.Dynamo.Set(func(int, *http.Request) cloudtest.Outcome { return cloudtest.Hang })
 				a := r.call(c.method, c.path, c.body)
 				if e := errorOf(a); a.StatusCode != http.StatusServiceUnavailable || !slices.Contains(c.codes, e.Code) || !e.Retryable || a.Headers["Retry-After"] == "" {
@@ -282,7 +282,7 @@ func TestEachAnswerLost(t *testing.T) {
 					first, _ := outcome(r.call("POST", "/v1/topics/t/messages", sequenced))
 					r.Dynamo.Set(nil)
 					r.S3.Set(nil)
-					r.Host = r.another(cloudtest.Table, cloudtest.Bucket)
+					r.API = r.another(cloudtest.Table, cloudtest.Bucket)
 					id, _ := r.untilAccepted(2 * time.Minute)
 					if first != "" && first != id {
 						t.Errorf("acknowledged %s, then %s", first, id)
@@ -313,15 +313,15 @@ func TestWrongDeployment(t *testing.T) {
 		log       string
 	}{
 		"no such table": {
-			func(r *rig) { r.Host = r.another("none", cloudtest.Bucket) },
+			func(r *rig) { r.API = r.another("none", cloudtest.Bucket) },
 			503, queue.CodeUnavailable, true, "the table is missing: check its name, region and that the stack is deployed",
 		},
 		"no such bucket": {
-			func(r *rig) { r.Host = r.another(cloudtest.Table, "none") },
+			func(r *rig) { r.API = r.another(cloudtest.Table, "none") },
 			500, queue.CodeInternal, false, "the bucket does not exist: deploy it, or correct the setting",
 		},
 		"a table of other keys": {
-			func(r *rig) { r.otherTable(); r.Host = r.another("other", cloudtest.Bucket) },
+			func(r *rig) { r.otherTable(); r.API = r.another("other", cloudtest.Bucket) },
 			500, queue.CodeInternal, false, "the table's keys are not pk and sk",
 		},
 		"a table of another version": {

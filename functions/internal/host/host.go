@@ -15,19 +15,15 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/http"
 	"os"
 	"time"
 
-	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/awslabs/aws-lambda-go-api-proxy/httpadapter"
 
 	"github.com/spillway-mq/spillway/functions/emf"
 	"github.com/spillway-mq/spillway/pkg/assembly"
 	"github.com/spillway-mq/spillway/pkg/cloud"
 	"github.com/spillway-mq/spillway/pkg/compact"
-	"github.com/spillway-mq/spillway/pkg/httpapi"
 	"github.com/spillway-mq/spillway/pkg/meter"
 	"github.com/spillway-mq/spillway/pkg/scale"
 )
@@ -45,6 +41,15 @@ type Config struct {
 	// Leader is the name of the leader's function, for those that wake it; empty for none. LambdaURL is where
 	// it is called.
 	Leader, LambdaURL string
+	// RuntimeAPI is the address of Lambda's APIs; empty where there is no Lambda.
+	RuntimeAPI string
+	// Later is as in segment.Deps; waking the leader is left to it, too.
+	Later func(work func())
+}
+
+// Logger makes the function's log: a JSON object a line.
+func (c Config) Logger(out io.Writer) *slog.Logger {
+	return slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: c.LogLevel}))
 }
 
 // Host runs one function's calls. Safe for concurrent use, though Lambda makes one call at a time.
@@ -52,7 +57,6 @@ type Host struct {
 	System *assembly.System
 	Logger *slog.Logger
 
-	api     *httpadapter.HandlerAdapterV2
 	metrics *metrics
 }
 
@@ -73,14 +77,17 @@ func Open(c Config, out io.Writer) (*Host, error) {
 
 // New makes a host on given stores; its logs and metrics go to out, a JSON object a line.
 func New(c Config, d assembly.Deps, out io.Writer) *Host {
-	h := &Host{Logger: slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: c.LogLevel}))}
+	h := &Host{Logger: c.Logger(out)}
 	d.Logger = h.Logger
 	d.MaxInlineBytes, d.Compact = maxInlineBytes, c.Compact
 	d.Marked = true
 	d.Wake, d.Patience = c.waker(h.Logger), scale.LeaderTTL+time.Second
+	if d.Later = c.Later; d.Later != nil && d.Wake != nil {
+		wake := d.Wake
+		d.Wake = func() { c.Later(wake) }
+	}
 	h.System = assembly.New(d)
 	h.metrics = &metrics{function: c.Function, table: c.Table, out: out, clock: time.Now}
-	h.api = httpadapter.NewV2(h.System.Handler(httpapi.Deps{Observe: h.metrics.observe}))
 	return h
 }
 
@@ -91,28 +98,6 @@ const (
 	// reserve is the part of a call's budget that is kept for its answer.
 	reserve = 1500 * time.Millisecond
 )
-
-// HTTP answers one call of the API. The call's own time ends before Lambda's, so that it ends with an
-// answer: what waits is answered empty, what hangs is answered as unavailable.
-func (h *Host) HTTP(ctx context.Context, event events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error) {
-	ctx, cancel := Budget(ctx)
-	defer cancel()
-	answer, err := h.api.ProxyWithContext(ctx, event)
-	if err != nil {
-		// The event is none of API Gateway's: whoever sent it is told so, and nothing of it is logged.
-		h.Logger.Error("event could not be read as an HTTP call")
-		return BadEvent(), nil
-	}
-	return answer, nil
-}
-
-// BadEvent answers an event that is no HTTP call.
-func BadEvent() events.APIGatewayV2HTTPResponse {
-	return events.APIGatewayV2HTTPResponse{
-		StatusCode: http.StatusBadRequest, Headers: map[string]string{"Content-Type": "application/json"},
-		Body: `{"error":{"code":"invalid_argument","message":"the event is not an HTTP call","retryable":false}}`,
-	}
-}
 
 // Promote is the part of the leader's scheduled run that is not Lead: it tells how long the oldest message
 // waits, and promotes, on all topics, the delayed messages that are due, until all are or the budget is used up; what remains is the

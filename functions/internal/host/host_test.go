@@ -30,12 +30,12 @@ func (presigner) PresignGet(_ context.Context, key string, _ time.Time) (blob.Re
 	return blob.Request{Method: "GET", URL: "https://bucket.example/" + key}, nil
 }
 
-func newHost(t *testing.T) (*host.Host, *bytes.Buffer) {
+func newHost(t *testing.T) (*host.API, *bytes.Buffer) {
 	t.Helper()
 	out := new(bytes.Buffer)
 	return host.New(host.Config{Function: "produce", LogLevel: slog.LevelDebug}, assembly.Deps{
 		Meta: memmeta.New(t), Blob: memblob.New(t, time.Now, memblob.Options{}), Presigner: presigner{},
-	}, out), out
+	}, out).API(), out
 }
 
 // event is a call as API Gateway's payload format 2.0 has it.
@@ -49,7 +49,7 @@ func event(method, path, body string, headers map[string]string) events.APIGatew
 	return e
 }
 
-func call(t *testing.T, h *host.Host, e events.APIGatewayV2HTTPRequest) events.APIGatewayV2HTTPResponse {
+func call(t *testing.T, h *host.API, e events.APIGatewayV2HTTPRequest) events.APIGatewayV2HTTPResponse {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
