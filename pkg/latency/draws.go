@@ -25,6 +25,13 @@ func (s *Source) draw(c *Curve) time.Duration {
 	return c.Draw(s.rng)
 }
 
+// jitter draws half of d to all of it.
+func (s *Source) jitter(d time.Duration) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return d/2 + time.Duration(s.rng.Int64N(int64(d/2)))
+}
+
 type sourceKey struct{}
 
 // With makes calls under the context draw from a source of their own, and not from their store's.

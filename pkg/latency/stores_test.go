@@ -81,6 +81,10 @@ func TestRequestsOfTheDriver(t *testing.T) {
 				_, err := s.Transact(ctx, []meta.Op{meta.Trim{Segment: h.Segment, First: 1, Count: 1}, progress("a")})
 				return err
 			}, 1001 * time.Millisecond, 2},
+			{"transaction with a trim of a head that was seen", func() error {
+				_, err := s.Transact(ctx, []meta.Op{meta.Trim{Segment: h.Segment, First: 2, Count: 0, Seen: h}, progress("z")})
+				return err
+			}, time.Second, 1},
 			{"transaction of six", func() error {
 				_, err := s.Transact(ctx, []meta.Op{progress("b"), progress("c"), progress("d"), progress("e"), progress("f"), progress("g")})
 				return err

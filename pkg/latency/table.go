@@ -27,13 +27,15 @@ const (
 
 // Counts are what a table was asked for.
 type Counts struct {
-	// Requests of DynamoDB, of them Transactions, and refused Throttles; Units of writes used.
-	Requests, Transactions, Throttles int
-	Units                             float64
+	// Requests of DynamoDB, of them Transactions, and refused Throttles and Conflicts; Units of writes used.
+	Requests, Transactions, Throttles, Conflicts int
+	Units                                        float64
 }
 
 // Table is a meta.Store with DynamoDB's times and limits. It makes the requests that the driver makes: a
-// payload is put before its append, a Trim is read before, and what a transaction appended to after.
+// payload is put before its append, a Trim of a head that was not seen is read before, and what a transaction
+// appended to after. A transaction holds its records while it is under way: writes that come to them meanwhile are
+// refused, and tried again as the driver does.
 type Table struct {
 	meta.Store
 	limit                               float64
@@ -44,6 +46,7 @@ type Table struct {
 	writes map[string]*budget
 	reads  map[string]*budget
 	sizes  map[meta.Key]int
+	held   map[meta.Key]bool // by transactions
 	counts Counts
 }
 
@@ -63,6 +66,7 @@ func NewTable(s meta.Store, f TableFigures, limit float64, own *Source) *Table {
 		read: f.Read.Curve(), many: f.Many.Curve(), write: f.Write.Curve(),
 		transact: f.Transact.Curve(), larger: f.TransactMany.Curve(),
 		writes: make(map[string]*budget), reads: make(map[string]*budget), sizes: make(map[meta.Key]int),
+		held: make(map[meta.Key]bool),
 	}
 }
 
@@ -181,16 +185,89 @@ func (t *Table) Apply(ctx context.Context, op meta.Op) (meta.Result, error) {
 			op = o
 		}
 	case meta.Trim:
-		t.wait(ctx, &t.read)
+		if o.Seen == nil {
+			t.wait(ctx, &t.read)
+		}
 	}
 	key := op.Target()
-	t.wait(ctx, &t.write)
+	if err := t.unheld(ctx, key); err != nil {
+		return meta.Result{}, err
+	}
 	if err := t.admit(t.writes, t.limit, key.PK); err != nil {
 		return meta.Result{}, err
 	}
 	res, err := t.Store.Apply(ctx, op)
 	t.pay(key, res.Item.Size, 1)
 	return res, err
+}
+
+// The driver's tries of a write that meets transactions, and its pauses between them.
+const (
+	tries      = 10
+	firstPause = 4 * time.Millisecond
+	lastPause  = 250 * time.Millisecond
+)
+
+// unheld makes the request of a write, again if it comes while a transaction holds the record.
+func (t *Table) unheld(ctx context.Context, key meta.Key) error {
+	pause := firstPause
+	for range tries {
+		t.wait(ctx, &t.write)
+		if !t.conflicts(key) {
+			return nil
+		}
+		time.Sleep(sourceOf(ctx, t.own).jitter(pause))
+		pause = min(2*pause, lastPause)
+	}
+	return contended(key)
+}
+
+func contended(key meta.Key) error {
+	return &queue.Error{Op: "simulated table", Subject: key.String(), Kind: queue.KindThrottled, Message: "too much contention on the record"}
+}
+
+func (t *Table) conflicts(keys ...meta.Key) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, key := range keys {
+		if t.held[key] {
+			t.counts.Conflicts++
+			return true
+		}
+	}
+	return false
+}
+
+// hold makes the request of a transaction, again if it comes while another holds one of the records. They are
+// held from then on.
+func (t *Table) hold(ctx context.Context, keys []meta.Key) error {
+	pause := firstPause
+	for range tries {
+		t.mu.Lock()
+		t.counts.Transactions++
+		t.mu.Unlock()
+		if !t.conflicts(keys...) {
+			t.setHeld(keys, true)
+			t.wait(ctx, t.transaction(len(keys)))
+			return nil
+		}
+		t.wait(ctx, t.transaction(len(keys)))
+		time.Sleep(sourceOf(ctx, t.own).jitter(pause))
+		pause = min(2*pause, lastPause)
+	}
+	return contended(keys[0])
+}
+
+func (t *Table) setHeld(keys []meta.Key, held bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, key := range keys {
+		if held {
+			t.held[key] = true
+		} else {
+			delete(t.held, key)
+		}
+	}
 }
 
 // putPayload puts a record that has a partition key of its own: it meets no limit, and no budget is kept for it.
@@ -204,12 +281,17 @@ func (t *Table) putPayload(ctx context.Context, put meta.Put, p *meta.Payload) (
 
 // Transact implements meta.Store.
 func (t *Table) Transact(ctx context.Context, ops []meta.Op) ([]meta.Result, error) {
-	pks := make([]string, len(ops))
+	pks, keys := make([]string, len(ops)), make([]meta.Key, len(ops))
 	before, after := 0, 0
 	for i, op := range ops {
-		pks[i] = op.Target().PK
-		switch op.(type) {
-		case meta.Trim, meta.Touch, meta.Take, meta.Settle:
+		keys[i] = op.Target()
+		pks[i] = keys[i].PK
+		switch op := op.(type) {
+		case meta.Trim:
+			if op.Seen == nil {
+				before++
+			}
+		case meta.Touch, meta.Take, meta.Settle:
 			before++
 		case meta.Append, meta.Seal, meta.Void:
 			after++
@@ -218,14 +300,15 @@ func (t *Table) Transact(ctx context.Context, ops []meta.Op) ([]meta.Result, err
 	for range before {
 		t.wait(ctx, &t.read)
 	}
-	t.mu.Lock()
-	t.counts.Transactions++
-	t.mu.Unlock()
-	t.wait(ctx, t.transaction(len(ops)))
+	if err := t.hold(ctx, keys); err != nil {
+		return nil, err
+	}
 	if err := t.admit(t.writes, t.limit, pks...); err != nil {
+		t.setHeld(keys, false)
 		return nil, err
 	}
 	results, err := t.Store.Transact(ctx, ops)
+	t.setHeld(keys, false)
 	for i, op := range ops {
 		size := 0
 		if err == nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/spillway-mq/spillway/pkg/blob"
 	"github.com/spillway-mq/spillway/pkg/blob/memblob"
 	"github.com/spillway-mq/spillway/pkg/consume"
+	"github.com/spillway-mq/spillway/pkg/later"
 	"github.com/spillway-mq/spillway/pkg/latency"
 	"github.com/spillway-mq/spillway/pkg/meta"
 	"github.com/spillway-mq/spillway/pkg/meta/memmeta"
@@ -41,7 +42,9 @@ type scenario struct {
 	batch  int
 	bodies latency.BucketFigures
 	// rate is calls a second, at random instants, each made when it is due; 0 is one call after the other.
-	rate  float64
+	rate float64
+	// processes is how many take the calls; 0 is 1.
+	processes int
 	calls int
 	who   consumer
 	// refused: calls may be, for a load that is too much.
@@ -77,7 +80,10 @@ type world struct {
 	scenario
 	table              *latency.Table
 	objects            *memblob.Store
-	producer, consumer *assembly.System
+	// producers take the calls in turn.
+	producers []*assembly.System
+	consumer  *assembly.System
+	later     later.Work
 	// data is the batch that every call sends.
 	data []byte
 
@@ -151,11 +157,13 @@ func newWorld(t *testing.T, s scenario) *world {
 	w.table = latency.NewTable(records, latency.DynamoDB(), latency.PartitionUnits, latency.NewSource(seed, 1))
 	bucket := latency.NewBucket(objects, s.bodies, latency.NewSource(seed, 2))
 	system := func(n byte) *assembly.System {
-		return assembly.New(assembly.Deps{Meta: w.table, Blob: bucket, IDs: newIDs(n), Marked: true})
+		return assembly.New(assembly.Deps{Meta: w.table, Blob: bucket, IDs: newIDs(n), Marked: true, Later: w.later.Go})
 	}
-	w.producer = system(3)
-	if w.consumer = w.producer; s.who == apart {
-		w.consumer = system(4)
+	for i := range max(1, s.processes) {
+		w.producers = append(w.producers, system(byte(4+i)))
+	}
+	if w.consumer = w.producers[0]; s.who == apart {
+		w.consumer = system(3)
 	}
 	return w
 }
@@ -176,12 +184,13 @@ func (w *world) run() outcome {
 	arrivals := rand.New(rand.NewPCG(seed, callerArrivals)) // #nosec G404 -- repeatable
 	for i := range w.calls {
 		from := latency.NewSource(seed, callerCalls+uint64(i)) // #nosec G115 -- small
+		producer := w.producers[i%len(w.producers)]
 		if w.rate == 0 {
-			w.call(latency.With(ctx, from))
+			w.call(latency.With(ctx, from), producer)
 			continue
 		}
 		time.Sleep(time.Duration(arrivals.ExpFloat64() / w.rate * float64(time.Second)))
-		calls.Go(func() { w.call(latency.With(ctx, from)) })
+		calls.Go(func() { w.call(latency.With(ctx, from), producer) })
 	}
 	calls.Wait()
 	for w.who != nobody && !w.received() {
@@ -189,14 +198,17 @@ func (w *world) run() outcome {
 	}
 	stop()
 	waiting.Wait()
+	if err := w.later.Wait(w.t.Context()); err != nil {
+		w.t.Error(err)
+	}
 	return w.outcome()
 }
 
 // call makes one produce call, and times it.
-func (w *world) call(ctx context.Context) {
+func (w *world) call(ctx context.Context, producer *assembly.System) {
 	before := w.table.Counts().Transactions
 	began := time.Now()
-	answer, err := w.producer.Produce.ProduceBatch(ctx, produce.BatchRequest{Topic: topicName, Data: w.data})
+	answer, err := producer.Produce.ProduceBatch(ctx, produce.BatchRequest{Topic: topicName, Data: w.data})
 	took := time.Since(began)
 	if err == nil {
 		err = answer.Runs[0].Err
