@@ -99,7 +99,7 @@ func newRun(t *testing.T, p plan) *run {
 	bodies := memblob.New(t, time.Now, memblob.Options{})
 	for i := range processes + 1 {
 		r.procs = append(r.procs, assembly.New(assembly.Deps{
-			Meta: r.store, Blob: bodies, IDs: newIDs(byte(i)),
+			Meta: r.store, Blob: bodies, IDs: newIDs(byte(i)), Later: afterwards(t),
 			Wake: func() {
 				select {
 				case r.wake <- struct{}{}:

@@ -92,7 +92,7 @@ func TestNothingBesideTheStores(t *testing.T) {
 	}
 }
 
-// TestRolls: one call in 32 rolls.
+// TestRolls: one call in 32 meets a roll; the last call begins one that none meets.
 func TestRolls(t *testing.T) {
 	one := theStudy(t).inline[1]
 	if got := len(one.acknowledged) - len(one.unrolled); got != manyCalls/queue.RollRefs {

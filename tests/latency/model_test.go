@@ -70,7 +70,7 @@ func (s spread) at(p float64) time.Duration {
 type outcome struct {
 	acknowledged, received spread
 	throttles              int
-	// unrolled are the acknowledgements of calls that made no roll; only of calls one after the other.
+	// unrolled are the acknowledgements of calls that met no roll; only of calls one after the other.
 	unrolled spread
 }
 
@@ -206,6 +206,7 @@ func (w *world) run() outcome {
 
 // call makes one produce call, and times it.
 func (w *world) call(ctx context.Context, producer *assembly.System) {
+	// The roll that the call before has left begins as soon as this one waits for a store.
 	before := w.table.Counts().Transactions
 	began := time.Now()
 	answer, err := producer.Produce.ProduceBatch(ctx, produce.BatchRequest{Topic: topicName, Data: w.data})

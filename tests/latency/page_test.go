@@ -39,8 +39,8 @@ func (s *study) intro(b *strings.Builder) {
 
 What the stores' published times make of Spillway on AWS. In short, without the network to the caller, API Gateway and Lambda (below):
 
-- **Produce, up to 8 KB a call: %s ms at the median, %s ms at p99.** Bytes and commit are two writes to DynamoDB. One call in 32 also
-  rolls the segment's tail, which makes that p99; of the others it is %s ms.
+- **Produce, up to 8 KB a call: %s ms at the median, %s ms at p99.** Bytes and commit are two writes to DynamoDB. One call in 32 meets
+  the roll of the segment's tail that the one before it began, which makes that p99; of the others it is %s ms.
 - **Produce, more than 8 KB: %s or %s ms by S3 Standard**, as one or the other published measurement of it holds, and %s ms by S3
   Express One Zone: a put, then the commit.
 - **To a consumer that waits in the same process: %s ms from the call's begin at the median** for small messages.
@@ -75,7 +75,7 @@ func (s *study) goalTable(b *strings.Builder) {
 func (s *study) produceTable(b *strings.Builder) {
 	fmt.Fprintf(b, "## Produce\n\nFrom the call's begin to its acknowledgement, in ms; messages of 1 KB, one segment. One call after the other, %d of each kind (of those "+
 		"of 100 and more messages %d, too few for a p99). There is no waiting to join calls on the server: a call is committed by itself.\n\n", manyCalls, fewCalls)
-	header(b, "messages a call", "bytes go to", "p50", "p90", "p99", "p99 of those that do not roll")
+	header(b, "messages a call", "bytes go to", "p50", "p90", "p99", "p99 of those that meet no roll")
 	line := func(n int, where string, o outcome) {
 		high, unrolled := "–", "–"
 		if len(o.acknowledged) >= manyCalls {
@@ -97,7 +97,7 @@ func (s *study) produceTable(b *strings.Builder) {
 		row(b, l.name, ms(l.acknowledged.at(0.5)), ms(l.acknowledged.at(0.9)), ms(l.acknowledged.at(0.99)))
 	}
 	b.WriteString("\nOne segment takes some 250 small commits a second; above that the topic needs more of them ([scaling.md](scaling.md)), and until it has them calls " +
-		"are refused and tried again. Where calls are seldom, each reads the topic's record and map first, as the cached ones are older than 2 s.\n\n")
+		"are refused and tried again. Where calls are seldom, each reads the topic's record and map first, one beside the other, as the cached ones are older than 2 s.\n\n")
 }
 
 func (s *study) wayTable(b *strings.Builder) {
@@ -112,8 +112,9 @@ func (s *study) wayTable(b *strings.Builder) {
 func (s *study) slow(b *strings.Builder) {
 	b.WriteString(`## Where the time goes
 
-- **The roll.** The writer whose commit makes the tail 32 refs long moves them to a page before it answers: the driver reads the head, then a transaction.
-  On Lambda it could not be left for later, as a function stands still once it has answered. A longer tail would make rolls rarer and each commit dearer.
+- **The roll.** The writer whose commit makes the tail 32 refs long moves them to a page, by a transaction, once it has answered
+  ([decisions/0014](decisions/0014-a-roll-comes-after-the-answer.md)). While it is under way the store refuses other commits to the segment, so a call of the same process
+  waits for it, and one of another tries again: that is the p99 of a segment under load. A longer tail would make rolls rarer and each commit dearer.
 - **Bytes, then commit.** They cannot go side by side: a ref must not be readable before its bytes are durable (invariant 1). One transaction of both takes
   longer than the two.
 - **A claim reads the cursor and then the head**, then takes, then reads bytes that are not cached: four requests one after the other. The first two need nothing
@@ -151,7 +152,8 @@ func assumed(b *strings.Builder) {
 - **A cold start: some 100 ms more.** Published for Go on arm64 are 80 to 150 ms at the median (<https://hivebook.wiki/wiki/aws-lambda-cold-starts>, April 2026,
   read in a stored copy); of that this project's functions need 19 ms from their start to the first request of the runtime API, measured on a developer's machine.
 - The network between caller and API, and the time that a function computes: a few ms for a call of a MB.
-- Failures, calls that are tried again, and DynamoDB's own conflicts of a transaction with other writes to the same item. No load here is throttled.
+- Failures, and calls that are tried again. No load here is throttled. A transaction is taken to hold its items from its begin to its answer; how long DynamoDB
+  holds them is not published.
 - Where no percentiles were found, those of something not faster are taken; where only means were, they are taken for medians. The table says where.
 
 `)

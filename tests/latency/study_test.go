@@ -74,7 +74,10 @@ func newStudy(t *testing.T, calls int) *study {
 		s.large = append(s.large, of)
 	}
 	for _, l := range []load{
+		{name: "10 calls/s of 1 message", scenario: scenario{batch: 1, rate: 10}},
+		{name: "10 calls/s of 1 message, to 3 processes", scenario: scenario{batch: 1, rate: 10, processes: 3}},
 		{name: "200 calls/s of 1 message", scenario: scenario{batch: 1, rate: 200}},
+		{name: "200 calls/s of 1 message, to 20 processes", scenario: scenario{batch: 1, rate: 200, processes: 20}},
 		{name: "100 calls/s of 10 messages, S3 Standard, fast", scenario: scenario{batch: 10, bodies: latency.S3StandardFast(), rate: 100}},
 		{name: "a call in 10 s of 1 message", scenario: scenario{batch: 1, rate: 0.1}},
 	} {
@@ -117,11 +120,7 @@ func (s *study) goals() []goal {
 			cause: "two writes must follow each other, as a ref may not be committed before its bytes are durable, and each is published as 7.55 ms",
 		},
 		{
-			name: "produce, inline, p99", got: one.acknowledged.at(0.99), bound: 40 * time.Millisecond, want: false,
-			cause: "one call in 32 also rolls the tail before it answers, by a read and a transaction of 25 ms at the median",
-		},
-		{
-			name: "the same, of calls that do not roll, p99", got: one.unrolled.at(0.99), bound: 40 * time.Millisecond, want: true,
+			name: "produce, inline, p99", got: one.acknowledged.at(0.99), bound: 40 * time.Millisecond, want: true,
 		},
 		{
 			name: "produce, S3 Standard, p50", got: s.large[standard][10].acknowledged.at(0.5), bound: 60 * time.Millisecond, want: false,
