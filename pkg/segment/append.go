@@ -296,7 +296,10 @@ func (l *Log) ForgetIdle(ctx context.Context, head *meta.Head) error {
 		horizon = now.Add(-queue.MinProducerWindow)
 	}
 	if oldest >= horizon {
-		return &queue.Error{Op: "append", Subject: string(head.Segment), Kind: queue.KindThrottled, Message: "too many idempotent producers within their window"}
+		return &queue.Error{
+			Op: "append", Subject: string(head.Segment), Kind: queue.KindThrottled, Field: "producer.id", Limit: queue.MaxHeadProducers,
+			Message: "a segment remembers no more producers within their window",
+		}
 	}
 	_, err := l.meta.Apply(ctx, meta.Trim{Segment: head.Segment, First: head.TailFirst, Forget: horizon, Seen: head})
 	if err != nil && !meta.IsRefused(err, meta.ReasonTrim) && !queue.Retryable(err) {

@@ -115,7 +115,7 @@ func TestNothingIsLost(t *testing.T) {
 
 // TestThrottling: a load that one segment does not carry is refused.
 func TestThrottling(t *testing.T) {
-	const tooMuch = 1000
+	const tooMuch = 3000
 	out := simulate(t, scenario{batch: 1, rate: tooMuch, calls: 2 * tooMuch, refused: true})
 	if out.throttles == 0 || len(out.acknowledged) == 0 || len(out.acknowledged) == 2*tooMuch {
 		t.Errorf("of %d calls in two seconds %d were acknowledged, %d requests throttled", 2*tooMuch, len(out.acknowledged), out.throttles)

@@ -192,10 +192,17 @@ func checkKey(key meta.Key) error {
 // pause waits before try n+1, with jitter, so that those who met do not meet again. It reports whether
 // ctx lives.
 func pause(ctx context.Context, n int) bool {
-	jitter := func(d time.Duration) time.Duration {
-		return d/2 + rand.N(d/2) // #nosec G404 -- jitter needs no secrecy
-	}
 	return queue.Backoff{First: 4 * time.Millisecond, Last: 250 * time.Millisecond}.Wait(ctx, n, jitter) == nil
+}
+
+// outwait is the pause of a write that came while a transaction held its record: it does so for some 25 ms, most of
+// the time, and who waits for much longer than that meets the next one.
+func outwait(ctx context.Context, n int) bool {
+	return queue.Backoff{First: 4 * time.Millisecond, Last: 32 * time.Millisecond}.Wait(ctx, n, jitter) == nil
+}
+
+func jitter(d time.Duration) time.Duration {
+	return d/2 + rand.N(d/2) // #nosec G404 -- jitter needs no secrecy
 }
 
 // contended is the answer of an op that others got before at each of its tries; nothing was changed.
