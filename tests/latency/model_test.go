@@ -15,8 +15,8 @@ import (
 	"github.com/spillway-mq/spillway/pkg/blob"
 	"github.com/spillway-mq/spillway/pkg/blob/memblob"
 	"github.com/spillway-mq/spillway/pkg/consume"
-	"github.com/spillway-mq/spillway/pkg/later"
 	"github.com/spillway-mq/spillway/pkg/latency"
+	"github.com/spillway-mq/spillway/pkg/later"
 	"github.com/spillway-mq/spillway/pkg/meta"
 	"github.com/spillway-mq/spillway/pkg/meta/memmeta"
 	"github.com/spillway-mq/spillway/pkg/produce"
@@ -45,8 +45,8 @@ type scenario struct {
 	rate float64
 	// processes is how many take the calls; 0 is 1.
 	processes int
-	calls int
-	who   consumer
+	calls     int
+	who       consumer
 	// refused: calls may be, for a load that is too much.
 	refused bool
 }
@@ -78,8 +78,8 @@ type outcome struct {
 type world struct {
 	t *testing.T
 	scenario
-	table              *latency.Table
-	objects            *memblob.Store
+	table   *latency.Table
+	objects *memblob.Store
 	// producers take the calls in turn.
 	producers []*assembly.System
 	consumer  *assembly.System

@@ -43,4 +43,3 @@ func BadEvent() events.APIGatewayV2HTTPResponse {
 		Body: `{"error":{"code":"invalid_argument","message":"the event is not an HTTP call","retryable":false}}`,
 	}
 }
-
