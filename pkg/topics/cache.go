@@ -24,8 +24,6 @@ type cache struct {
 	entries map[string]*list.Element
 	order   *list.List // of *cached, the one used last in front
 	drops   uint64     // how often anything was dropped
-	// ids are the topics that names had when they were read last. It outlives the entries.
-	ids map[string]queue.TopicID
 
 	loads singleflight.Group
 	// reloads are apart from loads, so that a reload never shares a read that began before it.
@@ -47,7 +45,7 @@ type loadFunc func(ctx context.Context, name string) (*Map, error)
 func newCache(clock queue.Clock, ttl time.Duration, limit int) *cache {
 	return &cache{
 		clock: clock, ttl: ttl, limit: limit,
-		entries: make(map[string]*list.Element), order: list.New(), ids: make(map[string]queue.TopicID),
+		entries: make(map[string]*list.Element), order: list.New(),
 		turns: turn.New[string](),
 	}
 }
@@ -68,13 +66,6 @@ func (c *cache) get(name string) *Map {
 	}
 	c.order.MoveToFront(e)
 	return found.m
-}
-
-// lastID is the topic that a name had when it was read last; empty if that is not known.
-func (c *cache) lastID(name string) queue.TopicID {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.ids[name]
 }
 
 // drop forgets a name, and refuses whatever is being loaded now.
@@ -108,10 +99,6 @@ func (c *cache) put(m *Map, drops uint64, at time.Time) {
 	if e := c.entries[m.Name]; e != nil {
 		c.remove(e)
 	}
-	if _, known := c.ids[m.Name]; !known && len(c.ids) >= c.limit {
-		clear(c.ids) // each costs its next reader one read after the other
-	}
-	c.ids[m.Name] = m.ID()
 	c.entries[m.Name] = c.order.PushFront(&cached{m.Name, m, at.Add(c.ttl)})
 	for c.order.Len() > c.limit {
 		c.remove(c.order.Back())

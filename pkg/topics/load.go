@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -12,25 +11,14 @@ import (
 	"github.com/spillway-mq/spillway/pkg/queue"
 )
 
-// load reads a topic by name: the name, and all of the topic's partition. The partition is read beside the name
-// where the name's topic was known before, as it will hardly have another one since.
+// load reads a topic by name: the name, then all of the topic's partition.
 func (s *Service) load(ctx context.Context, name string) (*Map, error) {
-	var m *Map
-	var merr error
-	known := s.cache.lastID(name)
-	var beside sync.WaitGroup
-	if known != "" {
-		beside.Go(func() { m, merr = s.loadID(ctx, name, known) })
-	}
 	rec, _, err := meta.Fetch[*meta.Name](ctx, s.meta, meta.NameKey(name))
-	beside.Wait()
-	switch {
-	case queue.Is(err, queue.KindNotFound):
-		return nil, notFound("open topic", name, err)
-	case err != nil:
+	if err != nil {
+		if queue.Is(err, queue.KindNotFound) {
+			return nil, notFound("open topic", name, err)
+		}
 		return nil, err
-	case rec.Topic == known:
-		return m, merr
 	}
 	return s.loadID(ctx, name, rec.Topic)
 }

@@ -97,7 +97,7 @@ func (s *study) produceTable(b *strings.Builder) {
 		row(b, l.name, ms(l.acknowledged.at(0.5)), ms(l.acknowledged.at(0.9)), ms(l.acknowledged.at(0.99)))
 	}
 	b.WriteString("\nOne segment takes some 250 small commits a second; above that the topic needs more of them ([scaling.md](scaling.md)), and until it has them calls " +
-		"are refused and tried again. Where calls are seldom, each reads the topic's record and map first, one beside the other, as the cached ones are older than 2 s.\n\n")
+		"are refused and tried again. Where calls are seldom, each reads the topic's record and map first, as the cached ones are older than 2 s.\n\n")
 }
 
 func (s *study) wayTable(b *strings.Builder) {
