@@ -38,9 +38,9 @@ type Counts struct {
 // refused, and tried again as the driver does.
 type Table struct {
 	meta.Store
-	limit                               float64
-	read, many, write, transact, larger Curve
-	own                                 *Source
+	limit  float64
+	curves *Curves
+	own    *Source
 
 	mu     sync.Mutex // guards what follows
 	writes map[string]*budget
@@ -63,8 +63,7 @@ type budget struct {
 func NewTable(s meta.Store, f TableFigures, limit float64, own *Source) *Table {
 	return &Table{
 		Store: s, limit: limit, own: own,
-		read: f.Read.Curve(), many: f.Many.Curve(), write: f.Write.Curve(),
-		transact: f.Transact.Curve(), larger: f.TransactMany.Curve(),
+		curves: NewCurves(&f, &BucketFigures{}),
 		writes: make(map[string]*budget), reads: make(map[string]*budget), sizes: make(map[meta.Key]int),
 		held: make(map[meta.Key]bool),
 	}
@@ -78,11 +77,11 @@ func (t *Table) Counts() Counts {
 }
 
 // wait lets the time of a request pass.
-func (t *Table) wait(ctx context.Context, c *Curve) {
+func (t *Table) wait(ctx context.Context, k Kind) {
 	t.mu.Lock()
 	t.counts.Requests++
 	t.mu.Unlock()
-	time.Sleep(sourceOf(ctx, t.own).draw(c))
+	time.Sleep(sourceOf(ctx, t.own).draw(&t.curves[k]))
 }
 
 // refill finds the budget of a partition key, filled up to now.
@@ -134,7 +133,7 @@ func (t *Table) payRead(pk string, n float64) {
 
 // Get implements meta.Store.
 func (t *Table) Get(ctx context.Context, key meta.Key) (meta.Item, error) {
-	t.wait(ctx, &t.read)
+	t.wait(ctx, Read)
 	if err := t.admit(t.reads, readsPerWrite*t.limit, key.PK); err != nil {
 		return meta.Item{}, err
 	}
@@ -145,7 +144,7 @@ func (t *Table) Get(ctx context.Context, key meta.Key) (meta.Item, error) {
 
 // GetAll implements meta.Store.
 func (t *Table) GetAll(ctx context.Context, keys []meta.Key) ([]meta.Item, error) {
-	t.wait(ctx, &t.many)
+	t.wait(ctx, Many)
 	items, err := t.Store.GetAll(ctx, keys)
 	for i := range items {
 		t.payRead(keys[i].PK, unitsOf(items[i].Size, readUnit))
@@ -155,7 +154,7 @@ func (t *Table) GetAll(ctx context.Context, keys []meta.Key) ([]meta.Item, error
 
 // Query implements meta.Store.
 func (t *Table) Query(ctx context.Context, q meta.Range) (meta.Page, error) {
-	t.wait(ctx, &t.many)
+	t.wait(ctx, Many)
 	if err := t.admit(t.reads, readsPerWrite*t.limit, q.PK); err != nil {
 		return meta.Page{}, err
 	}
@@ -184,12 +183,11 @@ func (t *Table) Apply(ctx context.Context, op meta.Op) (meta.Result, error) {
 			o.Payload = nil
 			op = o
 		}
-	case meta.Trim:
-		if o.Seen == nil {
-			t.wait(ctx, &t.read)
-		}
 	}
 	key := op.Target()
+	if requests := OfApply(op); len(requests) > 1 {
+		t.wait(ctx, requests[0])
+	}
 	if err := t.unheld(ctx, key); err != nil {
 		return meta.Result{}, err
 	}
@@ -213,7 +211,7 @@ const (
 func (t *Table) unheld(ctx context.Context, key meta.Key) error {
 	pause := firstPause
 	for range tries {
-		t.wait(ctx, &t.write)
+		t.wait(ctx, Write)
 		if !t.conflicts(key) {
 			return nil
 		}
@@ -241,7 +239,7 @@ func (t *Table) conflicts(keys ...meta.Key) bool {
 
 // hold makes the request of a transaction, again if it comes while another holds one of the records. They are
 // held from then on.
-func (t *Table) hold(ctx context.Context, keys []meta.Key) error {
+func (t *Table) hold(ctx context.Context, keys []meta.Key, k Kind) error {
 	pause := firstPause
 	for range tries {
 		t.mu.Lock()
@@ -249,10 +247,10 @@ func (t *Table) hold(ctx context.Context, keys []meta.Key) error {
 		t.mu.Unlock()
 		if !t.conflicts(keys...) {
 			t.setHeld(keys, true)
-			t.wait(ctx, t.transaction(len(keys)))
+			t.wait(ctx, k)
 			return nil
 		}
-		t.wait(ctx, t.transaction(len(keys)))
+		t.wait(ctx, k)
 		time.Sleep(sourceOf(ctx, t.own).jitter(pause))
 		pause = min(2*pause, longestPause)
 	}
@@ -273,7 +271,7 @@ func (t *Table) setHeld(keys []meta.Key, held bool) {
 
 // putPayload puts a record that has a partition key of its own: it meets no limit, and no budget is kept for it.
 func (t *Table) putPayload(ctx context.Context, put meta.Put, p *meta.Payload) (meta.Result, error) {
-	t.wait(ctx, &t.write)
+	t.wait(ctx, Write)
 	t.mu.Lock()
 	t.counts.Units += unitsOf(len(p.Data), writeUnit)
 	t.mu.Unlock()
@@ -283,25 +281,15 @@ func (t *Table) putPayload(ctx context.Context, put meta.Put, p *meta.Payload) (
 // Transact implements meta.Store.
 func (t *Table) Transact(ctx context.Context, ops []meta.Op) ([]meta.Result, error) {
 	pks, keys := make([]string, len(ops)), make([]meta.Key, len(ops))
-	before, after := 0, 0
 	for i, op := range ops {
 		keys[i] = op.Target()
 		pks[i] = keys[i].PK
-		switch op := op.(type) {
-		case meta.Trim:
-			if op.Seen == nil {
-				before++
-			}
-		case meta.Touch, meta.Take, meta.Settle:
-			before++
-		case meta.Append, meta.Seal, meta.Void:
-			after++
-		}
 	}
-	for range before {
-		t.wait(ctx, &t.read)
+	requests, at := OfTransact(ops)
+	for _, k := range requests[:at] {
+		t.wait(ctx, k)
 	}
-	if err := t.hold(ctx, keys); err != nil {
+	if err := t.hold(ctx, keys, requests[at]); err != nil {
 		return nil, err
 	}
 	if err := t.admit(t.writes, t.limit, pks...); err != nil {
@@ -318,16 +306,9 @@ func (t *Table) Transact(ctx context.Context, ops []meta.Op) ([]meta.Result, err
 		t.pay(op.Target(), size, transactUnits)
 	}
 	if err == nil {
-		for range after {
-			t.wait(ctx, &t.read)
+		for _, k := range requests[at+1:] {
+			t.wait(ctx, k)
 		}
 	}
 	return results, err
-}
-
-func (t *Table) transaction(n int) *Curve {
-	if n <= fewOps {
-		return &t.transact
-	}
-	return &t.larger
 }

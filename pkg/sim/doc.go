@@ -19,8 +19,11 @@
 // store's client sent twice, may arrive any number of minutes later, or never. What is to be sent once (meta.Once)
 // arrives once at most.
 //
-// To repeat a failure: go test ./pkg/sim -run TestSeed with SPILLWAY_SIM_SEED (and
-// SPILLWAY_SIM_STEPS) set as the failure printed it.
+// Times: two runs in three have coarse times, where the scheduler picks among the requests that are under way however long
+// others wait; that brings about rare orders. In the others each request takes what is published of DynamoDB and S3
+// (pkg/latency), tails included.
+//
+// To repeat a failure: cmd/spillway-sim with the seed, the steps and the times that it printed.
 //
 // Non-goals: the drivers (their conformance suites hold them to the contracts), speed and cost,
 // races between two instructions of one process (the race detector's).

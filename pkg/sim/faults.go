@@ -56,20 +56,32 @@ func (w *world) drawFault(r *request) faultKind {
 
 // serveOne deals with one parked request; false if there is none.
 func (w *world) serveOne() bool {
+	if w.timing.published() {
+		return w.serveNext()
+	}
 	all := w.requests()
 	if len(all) == 0 {
 		return false
 	}
-	r := all[w.rng.IntN(len(all))]
+	w.handle(all[w.rng.IntN(len(all))])
+	return true
+}
+
+// handle lets a request arrive, or its answer come.
+func (w *world) handle(r *request) {
 	if r.stage == served {
 		w.say("%s: its answer comes", r)
+		w.took(r)
 		w.net.answer(r, r.value, r.err)
-		return true
+		if r.again {
+			w.stray(r)
+		}
+		return
 	}
 	if time.Since(r.since) > maxTravel {
 		w.say("%s: signed too long ago", r)
 		w.net.answer(r, nil, refusal(r, queue.KindUnavailable))
-		return true
+		return
 	}
 	k := w.drawFault(r)
 	if !r.write && (k == late || k == doubled || k == echoed) {
@@ -91,10 +103,9 @@ func (w *world) serveOne() bool {
 		// It was on its way when the process froze.
 		w.net.serve(r)
 		w.say("%s: %s, answer to a frozen process", r, outcome(r.err))
-		return true
+		return
 	}
 	w.serve(r, k)
-	return true
 }
 
 func (w *world) serve(r *request, k faultKind) {
@@ -115,19 +126,32 @@ func (w *world) serve(r *request, k faultKind) {
 		w.net.answer(r, nil, lostAnswer(r))
 	case doubled:
 		_, first := r.do(false)
-		v, err := r.do(false)
-		w.say("%s: %s, and again: %s", r, outcome(first), outcome(err))
-		w.net.answer(r, v, err)
+		w.net.serve(r)
+		w.say("%s: %s, and again: %s", r, outcome(first), outcome(r.err))
+		w.goBack(r)
 	case slow:
 		w.net.serve(r)
 		w.say("%s: %s, answer slow", r, outcome(r.err))
-	default:
-		v, err := r.do(false)
-		w.say("%s: %s", r, outcome(err))
-		w.net.answer(r, v, err)
-		if k == echoed {
-			w.stray(r)
+		if w.timing.published() {
+			r.due = r.due.Add(time.Duration(w.rng.Int64N(int64(slowest))))
 		}
+	default:
+		w.net.serve(r)
+		w.say("%s: %s", r, outcome(r.err))
+		// Not a stray before its answer: who gives it up meanwhile would take it back.
+		r.again, r.plain = k == echoed, k == none
+		w.goBack(r)
+	}
+}
+
+// goBack sends the answer of a request that was carried out: at once, unless that takes time.
+func (w *world) goBack(r *request) {
+	if w.timing.published() {
+		return
+	}
+	w.net.answer(r, r.value, r.err)
+	if r.again {
+		w.stray(r)
 	}
 }
 

@@ -148,14 +148,14 @@ func TestHistoriesShowMutations(t *testing.T) {
 		}
 		found := false
 		for seed := c.from; seed < c.from+tries && !found; seed++ {
-			_, rep := judge(t, Options{Seed: seed, Mutation: &m, Blind: true})
+			_, rep := judge(t, Options{Seed: seed, Times: TimesCoarse, Mutation: &m, Blind: true})
 			i := slices.IndexFunc(rep.Violations, func(v *history.Violation) bool { return v.Model == c.model })
 			if i < 0 {
 				continue
 			}
 			found = true
 			fmt.Fprintf(&table, "%-55s seed %2d: %s, %s\n", c.name, seed, c.model, rep.Violations[i].Part)
-			if _, bare := judge(t, Options{Seed: seed, Knowing: Open()}); len(bare.Violations) > 0 {
+			if _, bare := judge(t, Options{Seed: seed, Times: TimesCoarse, Knowing: Open()}); len(bare.Violations) > 0 {
 				t.Errorf("%s: seed %d shows this without the fault, too: %s", c.name, seed, bare.Violations[0])
 			}
 		}

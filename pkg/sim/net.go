@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spillway-mq/spillway/pkg/blob"
+	"github.com/spillway-mq/spillway/pkg/latency"
 	"github.com/spillway-mq/spillway/pkg/meta"
 	"github.com/spillway-mq/spillway/pkg/queue"
 )
@@ -49,6 +50,13 @@ type request struct {
 	// parked: its caller waits for it.
 	parked bool
 	since  time.Time
+
+	// kinds are what the stores' drivers make of it. With published times it is due when it arrives and then, at
+	// back, when its answer comes.
+	kinds     []latency.Kind
+	due, back time.Time
+	// again: it arrives once more after its answer; plain: it had no fault.
+	again, plain bool
 }
 
 func (r *request) less(o *request) int {
@@ -144,6 +152,7 @@ func (n *network) park(ctx context.Context, r *request) error {
 	n.counts[id]++
 	r.nth = n.counts[id]
 	r.reply, r.parked, r.since = make(chan struct{}), true, time.Now()
+	n.world.timing.send(r)
 	n.parked = append(n.parked, r)
 	return nil
 }
@@ -191,7 +200,7 @@ func (n *network) serve(r *request) {
 	v, err := r.do(false)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	r.value, r.err, r.stage = v, err, served
+	r.value, r.err, r.stage, r.due = v, err, served, r.back
 }
 
 // answer lets a request's caller go on.
@@ -204,6 +213,8 @@ func (n *network) answer(r *request, v any, err error) {
 	close(r.reply)
 }
 
+func one(k latency.Kind) []latency.Kind { return []latency.Kind{k} }
+
 // metaNet is an instance's way to the records.
 type metaNet struct {
 	net  *network
@@ -214,7 +225,7 @@ var _ meta.Store = (*metaNet)(nil)
 
 // Get implements meta.Store.
 func (m *metaNet) Get(ctx context.Context, key meta.Key) (meta.Item, error) {
-	r := &request{inst: m.inst, name: "get", key: key.String()}
+	r := &request{inst: m.inst, name: "get", key: key.String(), kinds: one(latency.Read)}
 	return send(ctx, m.net, r, func(bool) (meta.Item, error) {
 		return m.net.world.records.Get(context.Background(), key)
 	})
@@ -225,7 +236,7 @@ func (m *metaNet) GetAll(ctx context.Context, keys []meta.Key) ([]meta.Item, err
 	if meta.CheckKeys(keys) != nil {
 		return m.net.world.records.GetAll(ctx, keys)
 	}
-	r := &request{inst: m.inst, name: "get all", key: keys[0].String()}
+	r := &request{inst: m.inst, name: "get all", key: keys[0].String(), kinds: one(latency.Many)}
 	return send(ctx, m.net, r, func(bool) ([]meta.Item, error) {
 		return m.net.world.records.GetAll(context.Background(), keys)
 	})
@@ -233,7 +244,7 @@ func (m *metaNet) GetAll(ctx context.Context, keys []meta.Key) ([]meta.Item, err
 
 // Query implements meta.Store.
 func (m *metaNet) Query(ctx context.Context, q meta.Range) (meta.Page, error) {
-	r := &request{inst: m.inst, name: "query", key: q.PK + " [" + q.From + "," + q.To + ")"}
+	r := &request{inst: m.inst, name: "query", key: q.PK + " [" + q.From + "," + q.To + ")", kinds: one(latency.Many)}
 	return send(ctx, m.net, r, func(bool) (meta.Page, error) {
 		page, err := m.net.world.records.Query(context.Background(), q)
 		if k := (len(page.Items) + 1) / 2; err == nil && k < len(page.Items) && m.net.world.coin(r, "short", 4) {
@@ -248,7 +259,10 @@ func (m *metaNet) Apply(ctx context.Context, op meta.Op) (meta.Result, error) {
 	if err := meta.CheckOp(op); err != nil {
 		return meta.Result{}, err
 	}
-	r := &request{inst: m.inst, name: op.Name(), key: op.Target().String(), what: tell(op), write: true, once: meta.Once(op)}
+	r := &request{
+		inst: m.inst, name: op.Name(), key: op.Target().String(), what: tell(op), write: true, once: meta.Once(op),
+		kinds: latency.OfApply(op),
+	}
 	return send(ctx, m.net, r, func(late bool) (meta.Result, error) {
 		m.net.world.model.cause = cause{label: r.label, inst: m.inst, late: late, op: op}
 		return m.net.world.records.Apply(context.Background(), op)
@@ -277,9 +291,10 @@ func (m *metaNet) Transact(ctx context.Context, ops []meta.Op) ([]meta.Result, e
 	for i, op := range ops {
 		names[i], keys[i] = op.Name(), op.Target().String()
 	}
+	kinds, _ := latency.OfTransact(ops)
 	r := &request{
 		inst: m.inst, write: true, what: tell(ops[0]), name: "transact (" + short(strings.Join(names, ", ")) + ")",
-		key: strings.Join(keys, ", "), once: !slices.ContainsFunc(ops, func(op meta.Op) bool { return !meta.Once(op) }),
+		key: strings.Join(keys, ", "), kinds: kinds, once: !slices.ContainsFunc(ops, func(op meta.Op) bool { return !meta.Once(op) }),
 	}
 	return send(ctx, m.net, r, func(late bool) ([]meta.Result, error) {
 		m.net.world.model.cause = cause{label: r.label, inst: m.inst, late: late}
@@ -298,7 +313,7 @@ var _ blob.Store = (*blobNet)(nil)
 // Create implements blob.Store.
 func (b *blobNet) Create(ctx context.Context, prefix string, data []byte) (string, error) {
 	data = bytes.Clone(data)
-	r := &request{inst: b.inst, name: "create object", key: prefix, write: true}
+	r := &request{inst: b.inst, name: "create object", key: prefix, write: true, kinds: one(latency.Put)}
 	return send(ctx, b.net, r, func(bool) (string, error) {
 		return b.net.world.objects.Create(context.Background(), prefix, data)
 	})
@@ -310,7 +325,7 @@ func (b *blobNet) Put(ctx context.Context, key string, body io.Reader, terms blo
 	if err != nil {
 		return blob.Info{}, err
 	}
-	r := &request{inst: b.inst, name: "put object", key: key, write: true}
+	r := &request{inst: b.inst, name: "put object", key: key, write: true, kinds: one(latency.Put)}
 	return send(ctx, b.net, r, func(bool) (blob.Info, error) {
 		return b.net.world.objects.Put(context.Background(), key, bytes.NewReader(data), terms)
 	})
@@ -318,7 +333,7 @@ func (b *blobNet) Put(ctx context.Context, key string, body io.Reader, terms blo
 
 // Get implements blob.Store.
 func (b *blobNet) Get(ctx context.Context, key string, span blob.Span, dst []byte) ([]byte, error) {
-	r := &request{inst: b.inst, name: "get object", key: key}
+	r := &request{inst: b.inst, name: "get object", key: key, kinds: one(latency.Get)}
 	out, err := send(ctx, b.net, r, func(bool) ([]byte, error) {
 		return b.net.world.objects.Get(context.Background(), key, span, nil)
 	})
@@ -331,7 +346,7 @@ func (b *blobNet) Open(ctx context.Context, key string, span blob.Span) (io.Read
 		body io.ReadCloser
 		info blob.Info
 	}
-	r := &request{inst: b.inst, name: "open object", key: key}
+	r := &request{inst: b.inst, name: "open object", key: key, kinds: one(latency.Get)}
 	o, err := send(ctx, b.net, r, func(bool) (opened, error) {
 		body, info, err := b.net.world.objects.Open(context.Background(), key, span)
 		return opened{body, info}, err
@@ -341,7 +356,7 @@ func (b *blobNet) Open(ctx context.Context, key string, span blob.Span) (io.Read
 
 // Head implements blob.Store.
 func (b *blobNet) Head(ctx context.Context, key string) (blob.Info, error) {
-	r := &request{inst: b.inst, name: "head object", key: key}
+	r := &request{inst: b.inst, name: "head object", key: key, kinds: one(latency.Get)}
 	return send(ctx, b.net, r, func(bool) (blob.Info, error) {
 		return b.net.world.objects.Head(context.Background(), key)
 	})
@@ -349,7 +364,7 @@ func (b *blobNet) Head(ctx context.Context, key string) (blob.Info, error) {
 
 // List implements blob.Store.
 func (b *blobNet) List(ctx context.Context, prefix, after string, limit int) (blob.Page, error) {
-	r := &request{inst: b.inst, name: "list objects", key: prefix}
+	r := &request{inst: b.inst, name: "list objects", key: prefix, kinds: one(latency.Get)}
 	return send(ctx, b.net, r, func(bool) (blob.Page, error) {
 		return b.net.world.objects.List(context.Background(), prefix, after, limit)
 	})
@@ -357,7 +372,7 @@ func (b *blobNet) List(ctx context.Context, prefix, after string, limit int) (bl
 
 // Delete implements blob.Store.
 func (b *blobNet) Delete(ctx context.Context, keys ...string) error {
-	r := &request{inst: b.inst, name: "delete objects", key: strings.Join(keys, ", "), write: true}
+	r := &request{inst: b.inst, name: "delete objects", key: strings.Join(keys, ", "), write: true, kinds: one(latency.Put)}
 	_, err := send(ctx, b.net, r, func(bool) (struct{}, error) {
 		return struct{}{}, b.net.world.objects.Delete(context.Background(), keys...)
 	})

@@ -18,7 +18,7 @@ func Shrink(opts Options, found *Result, run func(Options) *Result, limit time.D
 		best, result = o, res
 		return true
 	}
-	for _, name := range kinds() {
+	for _, name := range Kinds() {
 		if time.Now().After(end) {
 			return best, result
 		}
@@ -37,8 +37,8 @@ func Shrink(opts Options, found *Result, run func(Options) *Result, limit time.D
 	return best, result
 }
 
-// kinds are the names that Options.Without knows.
-func kinds() []string {
+// Kinds are the names that Options.Without knows.
+func Kinds() []string {
 	out := []string{"process", "freeze", "kill", "skew", "delayed topics", "scaling"}
 	out = append(out, faultNames[1:]...)
 	for _, a := range actions {

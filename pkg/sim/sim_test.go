@@ -49,7 +49,7 @@ func report(t *testing.T, opts Options, res *Result) {
 		}
 		t.Logf("both histories are in %s", file)
 	}
-	t.Errorf("seed %d: %s\nrepeat: SPILLWAY_SIM_SEED=%d SPILLWAY_SIM_STEPS=%d go test ./pkg/sim -run 'TestSeed$'", opts.Seed, res.Finding, opts.Seed, opts.Steps)
+	t.Errorf("seed %d, %s times: %s\nrepeat: go run ./cmd/spillway-sim --seed %d --steps %d --times %s", opts.Seed, res.Times, res.Finding, opts.Seed, opts.Steps, res.Times)
 }
 
 // TestSeed makes the one run that SPILLWAY_SIM_SEED and SPILLWAY_SIM_STEPS say; with SPILLWAY_SIM_ALL set
@@ -133,12 +133,12 @@ func TestMutations(t *testing.T) {
 		}
 		found := false
 		for seed := max(1, m.From); seed < max(1, m.From)+tries && !found; seed++ {
-			res := simulate(t, Options{Seed: seed, Knowing: Open(), Mutation: &m})
+			res := simulate(t, Options{Seed: seed, Times: TimesCoarse, Knowing: Open(), Mutation: &m})
 			if res.Finding == nil {
 				continue
 			}
 			if bare[seed] == nil {
-				bare[seed] = simulate(t, Options{Seed: seed, Knowing: Open()})
+				bare[seed] = simulate(t, Options{Seed: seed, Times: TimesCoarse, Knowing: Open()})
 			}
 			if f := bare[seed].Finding; f != nil {
 				t.Errorf("%s: seed %d finds this without the fault, too: %s", m.Name, seed, f)

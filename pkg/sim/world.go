@@ -26,6 +26,8 @@ type Options struct {
 	Seed uint64
 	// Steps is the number of decisions before everything is healed and drained; 0 means 3,000.
 	Steps int
+	// Times are the stores' times.
+	Times Times
 	// Without turns whole kinds of faults and ops off, by name: a shrunk schedule.
 	Without []string
 	// Skip lists faults of requests, by their number from 1, that do not happen.
@@ -54,6 +56,8 @@ func (f *Finding) String() string { return fmt.Sprintf("step %d: %s: %s", f.Step
 type Result struct {
 	// Finding is the first broken promise; nil if there is none.
 	Finding *Finding
+	// Times are those that the run had.
+	Times   Times
 	History []string
 	// Counts tell what was done, by kind.
 	Counts map[string]int
@@ -61,6 +65,8 @@ type Result struct {
 	Known map[string]int
 	// Faults is how many faults of requests there were, those left out included.
 	Faults int
+	// Took is how long requests without a fault took, by their kind, in a run with published times.
+	Took map[string][]time.Duration
 	// Recorded is what clients saw; nil unless Options.Record.
 	Recorded *history.History
 }
@@ -119,6 +125,7 @@ type world struct {
 	model   *model
 	load    *workload
 	rec     *recording
+	timing  *timing
 
 	instances []*instance
 	born      int
@@ -191,9 +198,11 @@ func Run(opts Options) *Result {
 	}
 	w := &world{
 		opts: opts, rng: rand.New(rand.NewPCG(opts.Seed, 1)), // #nosec G404 -- must be repeatable, not secret
-		baton: &baton{}, began: time.Now(),
-		result: &Result{Counts: make(map[string]int), Known: make(map[string]int)},
+		baton: &baton{}, began: time.Now(), timing: newTiming(&opts),
+		result: &Result{Counts: make(map[string]int), Known: make(map[string]int), Took: make(map[string][]time.Duration)},
 	}
+	w.result.Times = w.timing.kind()
+	w.say("seed %d, %s", opts.Seed, w.timing.text)
 	w.ids = newIDSource(opts.Seed, w.baton)
 	w.ids.name(scheduler)
 	w.net = &network{world: w, counts: make(map[string]int)}
@@ -336,6 +345,10 @@ func (w *world) pass() {
 		w.count("long leaps of time")
 	case n < 60:
 		d = time.Duration(w.rng.IntN(3000)) * time.Millisecond
+	}
+	if w.timing.published() {
+		w.carryOn(d)
+		return
 	}
 	time.Sleep(d)
 }
