@@ -63,8 +63,7 @@ func holdTable(table string) error {
 		return err
 	}
 	store := dynamometa.New(dynamodb.NewFromConfig(cfg), table, dynamometa.Options{})
-	histories.Hold(ctx, store, os.Stdout, histories.Keepers{Count: 2, Process: number, Seed: seed, TTL: leaseTTL})
-	return nil
+	return histories.Hold(ctx, store, os.Stdout, histories.Keepers{Count: 2, Process: number, Seed: seed, TTL: leaseTTL})
 }
 
 // behind is a process, server or holder, with a proxy between it and its stores.
@@ -208,13 +207,13 @@ func TestHistories(t *testing.T) {
 		}
 		time.Sleep(time.Duration(rng.Int64N(int64(time.Second))))
 	}
-	c.Split(ctx)
+	c.Split(ctx, t)
 	c.Stop()
 	for _, h := range s.past {
 		h.Kill()
 	}
 	o := history.Options{
-		Tolerance: 5 * time.Millisecond, Unsure: true,
+		Tolerance: 5 * time.Millisecond, Stale: 2 * time.Second, Unsure: true,
 		Dir: filepath.Join("..", "..", "out", "histories"), Label: fmt.Sprintf("fleet-%d", seed),
 	}
 	c.Judge(ctx, t, o, fmt.Sprintf("repeat: %s=%d make test-aws TESTFLAGS='-run TestHistories'", envSeed, seed))

@@ -11,7 +11,7 @@ import (
 // The model of a name: it leads to nothing, to a thing, or to a thing that is being deleted, which is found by
 // nobody and may still be listed. A creation makes a thing of a new id where there is none, and finds one of
 // its own config; a deletion marks what it finds, and frees the name if it still leads there. Anyone may end a
-// deletion that was begun.
+// deletion that was begun. What the name is in may be deleted with it, at once, whether there was anything or not.
 //
 // A creation or deletion without an answer is no step of its own: it takes effect when a step needs it to, once
 // at most, and not before it was called. Had it come earlier, all that is seen would be the same.
@@ -64,7 +64,7 @@ func (t nameStep) observes() bool {
 
 // String implements step.
 func (t nameStep) String() string {
-	verb := [...]string{"create", "delete", "get", "list"}[t.Kind]
+	verb := [...]string{"create", "delete", "get", "list", "delete what it is in"}[t.Kind]
 	if t.Kind == Create {
 		verb += " " + t.Config
 	}
@@ -168,7 +168,10 @@ func (t nameStep) take(s nameState) (nameState, bool) {
 		}
 		s.deleting, s.marks = true, fmt.Sprintf("%s %d:%s", s.marks, t.number, s.id)
 		return s, true
-	case t.Kind == Get && t.Answer == Refused:
+	case t.Kind == Clear && t.Answer == OK:
+		s.id, s.config, s.deleting = "", "", false
+		return s, true
+	case t.Answer == Refused: // a Get, or a Clear, since what deletes the surroundings ends the name
 		return s, !there
 	case t.Kind == Get && !there:
 		return s, false
@@ -239,7 +242,7 @@ func nameParts(h *History) []part {
 		switch {
 		case n.Kind == Create && n.Answer == Unknown:
 			u.creates[n.Config] = append(u.creates[n.Config], n.Call)
-		case n.Kind == Delete && (n.Answer == Unknown || n.Answer == Void):
+		case (n.Kind == Delete || n.Kind == Clear) && (n.Answer == Unknown || n.Answer == Void):
 			// One that failed may have done its first half, whatever it was answered.
 			u.deletes = append(u.deletes, n.Call)
 		case n.Answer == Unknown || n.Answer == Void:

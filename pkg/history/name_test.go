@@ -59,6 +59,17 @@ func TestName(t *testing.T) {
 			made, name(at(1, 30, -1), Delete, Unknown, ""), name(at(2, 40, 50), Get, Refused, ""), name(at(2, 60, 70), List, OK, "A"),
 			name(at(2, 80, 90), Delete, OK, ""), name(at(2, 100, 110), List, OK, ""),
 		}},
+		{"ended with what it is in", false, []*Name{
+			made, name(at(1, 30, 40), Clear, OK, ""), name(at(2, 41, 42), Get, Refused, ""), name(at(2, 43, 44), Clear, Refused, ""),
+			name(at(2, 45, 46), Delete, Refused, ""), otherConfig(name(at(2, 50, 60), Create, OK, "B")), name(at(2, 61, 62), Get, OK, "B"),
+		}},
+		{"what it is in is deleted where it is not", false, []*Name{name(at(1, 1, 2), Clear, OK, ""), made, name(at(2, 30, 40), Get, OK, "A")}},
+		{"found though what it was in is deleted", true, []*Name{made, name(at(1, 30, 40), Clear, OK, ""), name(at(2, 50, 60), Get, OK, "A")}},
+		{"back after what it was in was deleted", true, []*Name{
+			made, name(at(1, 30, 40), Clear, OK, ""), name(at(2, 41, 42), Get, Refused, ""), name(at(2, 50, 60), Create, OK, "A"),
+		}},
+		{"what it is in is said not to be there", true, []*Name{made, name(at(2, 30, 40), Clear, Refused, "")}},
+		{"ended by an unanswered deletion of what it is in", false, []*Name{made, name(at(1, 30, -1), Clear, Unknown, ""), name(at(2, 50, 60), Get, Refused, "")}},
 	}
 	var all []judged
 	for _, c := range cases {

@@ -133,11 +133,13 @@ type Settled struct {
 	Answer Answer
 }
 
-// Reset is a call after which a subscription may begin anew: a seek, a deletion, a creation.
+// Reset is a call after which a subscription begins anew: a seek or a deletion. What is created after a deletion began
+// with that; a creation where nothing was deleted changes nothing.
 type Reset struct {
 	Span
 	Topic, Subscription string
-	Answer              Answer
+	// Answer is Refused for a call that may have taken effect, but not after it returned.
+	Answer Answer
 }
 
 // NameKind is what a Name does.
@@ -150,6 +152,8 @@ const (
 	Get
 	// List tells whether the name is in a listing. One that is being deleted may be.
 	List
+	// Clear deletes what the name is in, and with it whatever the name leads to: a topic with its subscriptions.
+	Clear
 )
 
 // Name is one call about a name: it leads to one thing with an id at a time.
@@ -159,8 +163,8 @@ type Name struct {
 	Kind NameKind
 	// Config is what a Create asked for.
 	Config string
-	// Answer is Refused for a Create that found another config, for a Delete and a Get that found nothing.
-	// A List is OK.
+	// Answer is Refused for a Create that found another config, for a Delete and a Get that found nothing, and for a
+	// Clear that did not find what the name is in. A List is OK.
 	Answer Answer
 	// ID is what a Create, Get or List answered; "" is a listing without the name.
 	ID string

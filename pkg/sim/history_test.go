@@ -109,11 +109,19 @@ var unfencedLeases = each("leases are put whatever is there", func(p meta.Put, _
 	return p
 })
 
+// keptSubscriptions answers some deletions of subscriptions and does not carry them out.
+var keptSubscriptions = each("deletions of subscriptions are answered and not carried out", func(d meta.Delete, rng *rand.Rand) meta.Op { //checks:state it is never changed
+	if d.Kind == meta.KindSubscription && rng.IntN(3) == 0 {
+		return nil
+	}
+	return d
+})
+
 // TestHistoriesShowMutations: what clients saw is enough to find these of the deliberate faults: the simulator's own
 // rules are off. A run without the fault is right.
 func TestHistoriesShowMutations(t *testing.T) {
 	const tries = 60
-	byName := map[string]Mutation{unfencedLeases.Name: unfencedLeases}
+	byName := map[string]Mutation{unfencedLeases.Name: unfencedLeases, keptSubscriptions.Name: keptSubscriptions}
 	for _, m := range Mutations() {
 		byName[m.Name] = m
 	}
@@ -126,20 +134,21 @@ func TestHistoriesShowMutations(t *testing.T) {
 		{"append is acknowledged before it is durable", "log", 1},
 		{"append is doubled", "log", 1},
 		{"append does not put its payload", "log", 1},
-		{"append ignores the producer's sequence, and the tail", "log", 1},
+		{"append ignores the producer's sequence, and the tail", "log", 2},
 		{"reads of heads are stale", "log", 1},
 		{"objects are lost", "log", 1},
 		{"merged pages lose a ref's offset", "log", 7},
-		{"promotion leaves the entry", "log", 7},
-		{"what is to be put once is put again", "log", 10},
-		{"attempts are put whatever is there", "log", 13},
-		{"take ignores Next", "cursor", 5},
+		{"promotion leaves the entry", "log", 11},
+		{"what is to be put once is put again", "log", 17},
+		{"attempts are put whatever is there", "log", 19},
+		{"take ignores Next", "cursor", 9},
 		{"take takes claims that others hold", "cursor", 3},
 		{"release does not count", "cursor", 3},
 		{"ack is answered and not carried out", "cursor", 3},
-		{"clocks run ahead", "cursor", 9},
-		{"transactions are torn", "name", 12},
-		{unfencedLeases.Name, "lease", 1},
+		{"clocks run ahead", "cursor", 11},
+		{"transactions are torn", "name", 14},
+		{keptSubscriptions.Name, "name", 2},
+		{unfencedLeases.Name, "lease", 3},
 	} {
 		m, known := byName[c.name]
 		if !known {

@@ -161,12 +161,12 @@ func (l *workload) records() bool {
 	}
 	log := pick(l, segs)
 	from := queue.Offset(l.w.rng.IntN(len(log.msgs) + 1)) // #nosec G115 -- small
-	l.recordsFrom(t, log, from)
+	l.recordsFrom(t, log, from, nil)
 	return true
 }
 
-// recordsFrom reads a segment from an offset on.
-func (l *workload) recordsFrom(t *topicSpec, log *segmentLog, from queue.Offset) {
+// recordsFrom reads a segment from an offset on. failed, if not nil, is told of an error.
+func (l *workload) recordsFrom(t *topicSpec, log *segmentLog, from queue.Offset, failed func(error)) {
 	var got consume.Records
 	var err error
 	inst := l.instance()
@@ -174,7 +174,11 @@ func (l *workload) recordsFrom(t *topicSpec, log *segmentLog, from queue.Offset)
 	l.w.begin(inst, fmt.Sprintf("records %s %s-%d", t.name, log.id, from), func(ctx context.Context) {
 		got, err = inst.system.Consume.Records(ctx, consume.RecordsRequest{Topic: t.name, Segment: log.id, Offset: from, Limit: pageRecords})
 	}, func(o *op) {
-		if l.said(o, err); o.killed || err != nil {
+		l.said(o, err)
+		if err != nil && failed != nil {
+			failed(err)
+		}
+		if o.killed || err != nil {
 			return
 		}
 		l.read(o, got.Deliveries)

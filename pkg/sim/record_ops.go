@@ -9,13 +9,13 @@ import (
 	"github.com/spillway-mq/spillway/pkg/history"
 	"github.com/spillway-mq/spillway/pkg/lease"
 	"github.com/spillway-mq/spillway/pkg/queue"
-	"github.com/spillway-mq/spillway/pkg/topics"
 )
 
 // recordedActions are ops of recorded runs alone: the history of any other stays as its seed made it.
 var recordedActions = []action{
 	{"tail", 10, false, (*workload).tail},
 	{"name", 12, false, (*workload).nameOp},
+	{"name-subscription", 16, false, (*workload).subscriptionName},
 	{"hold", 6, false, (*workload).hold},
 }
 
@@ -34,61 +34,25 @@ func (l *workload) tail() bool {
 	}
 	log := pick(l, logs)
 	from := max(0, len(log.msgs)-l.w.rng.IntN(pageRecords/4))
-	l.recordsFrom(t, log, queue.Offset(from)) // #nosec G115 -- small
+	l.recordsFrom(t, log, queue.Offset(from), nil) // #nosec G115 -- small
 	return true
 }
 
-// readOn reads all segments of all topics, each to its end.
+// readOn reads all segments of all topics, each to its end. Nothing fails any more: a read that does is a finding, as without it
+// the history would be shorter.
 func (w *world) readOn() {
 	for _, t := range w.load.topics {
 		id := w.load.topicID(t.name)
 		for _, s := range w.model.order {
 			log := w.model.logs[s]
 			for from := 0; log.topic == id && id != "" && from <= len(log.msgs); from += pageRecords / 4 {
-				w.load.recordsFrom(t, log, queue.Offset(from)) // #nosec G115 -- small
+				w.load.recordsFrom(t, log, queue.Offset(from), func(err error) { // #nosec G115 -- small
+					w.find("read", "nothing fails any more, and a read of %s from %d does: %v", log.id, from, err)
+				})
 				w.idle()
 			}
 		}
 	}
-}
-
-// nameOp makes, deletes, finds or lists a topic that nothing else uses.
-func (l *workload) nameOp() bool {
-	rng := l.w.rng
-	// Names come and go, so that no history of one becomes long.
-	name := fmt.Sprintf("n%d.%d", l.w.opCount/400, rng.IntN(2))
-	call := history.Name{Span: history.Span{Client: rng.IntN(16)}, Name: name, Kind: history.NameKind(rng.IntN(4))} // #nosec G115 -- below 4
-	config := topics.Config{MinSegments: 1 + rng.IntN(2)}
-	call.Config = fmt.Sprint(config.MinSegments)
-	inst := l.instance()
-	recorded := l.w.rec.rec.Name(call)
-	var id queue.TopicID
-	var err error
-	l.w.begin(inst, fmt.Sprintf("name %s %d", name, call.Kind), func(ctx context.Context) {
-		var status topics.Status
-		switch call.Kind {
-		case history.Create:
-			status, _, err = inst.system.Topics.Create(ctx, name, config)
-		case history.Delete:
-			err = inst.system.Topics.Delete(ctx, name)
-		case history.Get:
-			status, err = inst.system.Topics.Status(ctx, name)
-		case history.List:
-			var page []topics.Listed
-			if page, _, err = inst.system.Topics.List(ctx, name, "", 1); err == nil && len(page) > 0 {
-				status.ID = page[0].ID
-			}
-		}
-		id = status.ID
-	}, func(o *op) {
-		if l.said(o, err); o.killed {
-			return
-		}
-		recorded.End(func(op *history.Name) {
-			op.Answer, op.ID = answered(err, queue.CodeTopicExists, queue.CodeTopicNotFound), string(id)
-		})
-	})
-	return true
 }
 
 // hold takes a lease, commits under it now and then, trusts in it meanwhile, and gives it up or forgets it.

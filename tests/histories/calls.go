@@ -2,7 +2,6 @@ package histories
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -86,20 +85,24 @@ func judgeTry(u *user, fates []history.Sent, results []client.Result, err error,
 
 // consumer claims, and acks, releases, extends or forgets what it gets.
 type consumer struct {
+	sub string
 	// all: ack everything.
 	all bool
 	// got is how many messages the last call brought.
 	got int
 }
 
-func (c *consumer) call(ctx context.Context, u *user) {
+func (c *consumer) call(ctx context.Context, u *user) { _ = c.claim(ctx, u) }
+
+// claim makes one claim call and settles what it brings. Its error is the claim's.
+func (c *consumer) claim(ctx context.Context, u *user) error {
 	hold := u.o.Visibility
 	o := client.ClaimOptions{MaxMessages: 1 + u.rng.IntN(12), VisibilityTimeout: hold, Wait: time.Duration(u.rng.IntN(2)) * u.o.Pace}
 	if c.all {
 		o.MaxMessages = 200
 	}
-	pending := u.rec.Claim(history.Claim{Span: history.Span{Client: u.number}, Topic: Topic, Subscription: Subscription, Hold: hold})
-	got, err := u.client().Claim(ctx, Topic, Subscription, o)
+	pending := u.rec.Claim(history.Claim{Span: history.Span{Client: u.number}, Topic: Topic, Subscription: c.sub, Hold: hold})
+	got, err := u.client().Claim(ctx, Topic, c.sub, o)
 	u.strange("claim", err)
 	c.got = len(got)
 	a := answer(err)
@@ -115,12 +118,15 @@ func (c *consumer) call(ctx context.Context, u *user) {
 			})
 		}
 	})
-	u.mu.Lock()
-	for _, m := range got {
-		u.delivered[bodyOf(m)] = true
+	if c.sub == Subscription {
+		u.mu.Lock()
+		for _, m := range got {
+			u.delivered[bodyOf(m)] = true
+		}
+		u.mu.Unlock()
 	}
-	u.mu.Unlock()
 	c.settle(ctx, u, got)
+	return err
 }
 
 func bodyOf(m *client.Received) string { return string(m.Body[:min(len(m.Body), 40)]) }
@@ -142,7 +148,7 @@ func (c *consumer) settle(ctx context.Context, u *user, got []*client.Received) 
 	}
 	for kind, receipts := range by {
 		if len(receipts) > 0 {
-			settle(ctx, u, history.SettleKind(kind), receipts)
+			c.settleAs(ctx, u, history.SettleKind(kind), receipts)
 		}
 	}
 }
@@ -158,12 +164,12 @@ func (c *consumer) late(ctx context.Context, u *user, r client.Receipt) {
 		case <-ctx.Done():
 			return
 		}
-		settle(ctx, other, history.Ack, []client.Receipt{r})
+		c.settleAs(ctx, other, history.Ack, []client.Receipt{r})
 	})
 }
 
-func settle(ctx context.Context, u *user, kind history.SettleKind, receipts []client.Receipt) {
-	op := history.Settle{Span: history.Span{Client: u.number}, Topic: Topic, Subscription: Subscription, Kind: kind}
+func (c *consumer) settleAs(ctx context.Context, u *user, kind history.SettleKind, receipts []client.Receipt) {
+	op := history.Settle{Span: history.Span{Client: u.number}, Topic: Topic, Subscription: c.sub, Kind: kind}
 	switch kind {
 	case history.Release:
 		op.For = time.Duration(u.rng.IntN(2)) * u.o.Visibility / 2
@@ -181,11 +187,11 @@ func settle(ctx context.Context, u *user, kind history.SettleKind, receipts []cl
 	what := [...]string{"ack", "release", "extend"}[kind]
 	switch kind {
 	case history.Ack:
-		errs, err = u.client().Ack(ctx, Topic, Subscription, receipts)
+		errs, err = u.client().Ack(ctx, Topic, c.sub, receipts)
 	case history.Release:
-		errs, err = u.client().Release(ctx, Topic, Subscription, receipts, client.ReleaseOptions{Delay: op.For, HasDelay: true, Uncounted: op.Uncounted})
+		errs, err = u.client().Release(ctx, Topic, c.sub, receipts, client.ReleaseOptions{Delay: op.For, HasDelay: true, Uncounted: op.Uncounted})
 	case history.Extend:
-		errs, err = u.client().Extend(ctx, Topic, Subscription, receipts, op.For)
+		errs, err = u.client().Extend(ctx, Topic, c.sub, receipts, op.For)
 	}
 	pending.End(func(op *history.Settle) {
 		for i := range op.Receipts {
@@ -211,32 +217,37 @@ func (r *reader) call(ctx context.Context, u *user) {
 	if r.next == nil || u.rng.IntN(40) == 0 {
 		r.next = make(map[queue.SegmentID]queue.Offset) // all of it once more
 	}
-	for _, id := range r.segments(ctx, u) {
-		r.read(ctx, u, id)
+	list, err := r.segments(ctx, u)
+	if err != nil {
+		return // while faults last, what fails shows nothing
+	}
+	for _, id := range list {
+		_, _ = r.read(ctx, u, id)
 	}
 }
 
-// segments lists the topic's segments; none if that fails.
-func (r *reader) segments(ctx context.Context, u *user) []queue.SegmentID {
+// segments lists the topic's segments: all of them, or an error.
+func (r *reader) segments(ctx context.Context, u *user) ([]queue.SegmentID, error) {
 	var out []queue.SegmentID
 	for seg, err := range u.client().Segments(ctx, Topic) {
 		if err != nil {
 			u.strange("segments", err)
-			return nil
+			return nil, err
 		}
 		out = append(out, seg.ID)
 	}
-	return out
+	return out, nil
 }
 
-func (r *reader) read(ctx context.Context, u *user, id queue.SegmentID) (more bool) {
+// read reads on in a segment; more says that its end was not seen.
+func (r *reader) read(ctx context.Context, u *user, id queue.SegmentID) (more bool, _ error) {
 	from := r.next[id]
 	began := u.rec.Now()
 	got, err := u.client().ReadRecords(ctx, Topic, client.RecordsOptions{Segment: id, Offset: from, Limit: page})
 	u.strange("read", err)
 	u.count("read", answer(err))
 	if err != nil {
-		return errors.Is(err, context.Canceled)
+		return true, err
 	}
 	op := history.Read{
 		Span: history.Span{Client: u.number}, Topic: Topic, Segment: id, From: from, Next: got.NextOffset,
@@ -250,50 +261,31 @@ func (r *reader) read(ctx context.Context, u *user, id queue.SegmentID) (more bo
 	}
 	u.rec.Read(began, op)
 	r.next[id] = got.NextOffset
-	return !op.AtEnd && !op.Sealed
+	return !op.AtEnd && !op.Sealed, nil
 }
 
-// toEnd reads all segments from the beginning to the end.
-func (r *reader) toEnd(ctx context.Context, u *user) {
+// toEnd reads all segments from the beginning to the end. What fails is tried again, as a process may just have begun; what
+// fails for good is an error that tells how far it came: a history without its end would be easier to satisfy.
+func (r *reader) toEnd(ctx context.Context, u *user) error {
 	r.next = make(map[queue.SegmentID]queue.Offset)
-	for _, id := range r.segments(ctx, u) {
-		for r.read(ctx, u, id) && ctx.Err() == nil {
-		}
+	var list []queue.SegmentID
+	err := u.insist(ctx, func() (err error) {
+		list, err = r.segments(ctx, u)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("list the segments: %w", err)
 	}
-}
-
-// namer makes, deletes, finds and lists names that nothing else uses.
-type namer struct{}
-
-func (*namer) call(ctx context.Context, u *user) {
-	op := history.Name{
-		Span: history.Span{Client: u.number}, Kind: history.NameKind(u.rng.IntN(4)),
-		Name: fmt.Sprintf("history.name%d", time.Since(u.began)/u.o.Era), Config: fmt.Sprint(1 + u.rng.IntN(2)),
-	}
-	pending := u.rec.Name(op)
-	var id queue.TopicID
-	var err error
-	what := [...]string{"create", "delete", "get", "list"}[op.Kind]
-	switch op.Kind {
-	case history.Create:
-		var made *client.Topic
-		made, err = u.client().CreateTopic(ctx, op.Name, configOf(int(op.Config[0]-'0')))
-		id = made.ID
-	case history.Delete:
-		err = u.client().DeleteTopic(ctx, op.Name)
-	case history.Get:
-		var found *client.Topic
-		found, err = u.client().GetTopic(ctx, op.Name)
-		id = found.ID
-	case history.List:
-		for entry, lerr := range u.client().ListTopics(ctx, op.Name) {
-			if err = lerr; err == nil && entry.Name == op.Name {
-				id = entry.ID
+	for n, id := range list {
+		for more := true; more; {
+			err := u.insist(ctx, func() (err error) {
+				more, err = r.read(ctx, u, id)
+				return err
+			})
+			if err != nil {
+				return fmt.Errorf("read segment %s, %d of %d, from offset %d (what was read: %v): %w", id, n+1, len(list), r.next[id], r.next, err)
 			}
 		}
 	}
-	u.strange(what, err)
-	a := answer(err, queue.CodeTopicExists, queue.CodeTopicNotFound)
-	u.count(what, a)
-	pending.End(func(op *history.Name) { op.Answer, op.ID = a, string(id) })
+	return nil
 }

@@ -157,7 +157,10 @@ func (c *Clients) SetUp(ctx context.Context, t *testing.T, segments int) {
 	}
 }
 
-// Start lets the clients begin: producers, consumers, readers and namers, the least number first.
+// Kinds is how many clients there are for each of Start's.
+const Kinds = 5
+
+// Start lets the clients begin: Kinds of each: producers, consumers, readers, namers and subscribers.
 func (c *Clients) Start(ctx context.Context, each int) {
 	number := 1
 	run := func(do func(context.Context, *user)) {
@@ -180,9 +183,10 @@ func (c *Clients) Start(ctx context.Context, each int) {
 	for range each {
 		p := &producer{id: fmt.Sprintf("p%d", number)}
 		run(p.call)
-		run((&consumer{}).call)
+		run((&consumer{sub: Subscription}).call)
 		run((&reader{}).call)
 		run((*namer)(nil).call)
+		run((&subscriber{}).call)
 	}
 }
 
@@ -192,19 +196,59 @@ func (c *Clients) Stop() {
 	c.all.Wait()
 }
 
-// Split splits the topic's first open segment, if it can.
-func (c *Clients) Split(ctx context.Context) {
+// Split splits the topic's first open segment.
+func (c *Clients) Split(ctx context.Context, t *testing.T) {
+	t.Helper()
 	u := c.user(0)
 	defer u.close()
-	for seg, err := range u.client().OpenSegments(ctx, Topic) {
-		if err == nil {
-			// What comes of it shows in what the others see.
-			if _, err = u.client().Split(ctx, Topic, seg.ID, client.SplitOptions{}); err != nil {
-				u.strange("split", err)
+	err := u.insist(ctx, func() error {
+		for seg, err := range u.client().OpenSegments(ctx, Topic) {
+			if err != nil {
+				return err
 			}
+			_, err = u.client().Split(ctx, Topic, seg.ID, client.SplitOptions{})
+			u.strange("split", err)
+			return err
 		}
-		return
+		return errors.New("no segment is open")
+	})
+	if err != nil {
+		t.Errorf("no segment was split: %v", err)
 	}
+}
+
+// insistence is for how many Patiences something that fails is tried, where nothing is disturbed.
+const insistence = 10
+
+// insist makes a call until it does not fail; the last error if it goes on failing.
+func (c *Clients) insist(ctx context.Context, call func() error) error {
+	for end := time.Now().Add(insistence * c.o.Patience); ; {
+		err := call()
+		if err == nil || ctx.Err() != nil || time.Now().After(end) {
+			return err
+		}
+		rest(ctx, c.o.Pace)
+	}
+}
+
+// drain claims and acks until nothing is left.
+func (u *user) drain(ctx context.Context) error {
+	last := &consumer{sub: Subscription, all: true}
+	for empty := 0; empty < 3; {
+		// A claim that fails does not show that nothing is left.
+		if err := u.insist(ctx, func() error { return last.claim(ctx, u) }); err != nil {
+			return err
+		}
+		if last.got > 0 {
+			empty = 0
+			continue
+		}
+		empty++
+		if rest(ctx, u.o.Visibility); ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	return nil
 }
 
 // Judge reads and consumes what is left, now that it is quiet, and holds everything against the models.
@@ -212,19 +256,12 @@ func (c *Clients) Judge(ctx context.Context, t *testing.T, o history.Options, re
 	t.Helper()
 	u := c.user(0)
 	defer u.close()
-	last := &consumer{all: true}
-	for empty := 0; empty < 3; {
-		if last.call(ctx, u); last.got > 0 {
-			empty = 0
-			continue
-		}
-		empty++
-		time.Sleep(c.o.Visibility)
-		if ctx.Err() != nil {
-			t.Fatalf("not drained: %v", ctx.Err())
-		}
+	if err := u.drain(ctx); err != nil {
+		t.Fatalf("not drained, after %d messages were delivered: %v\n%s", len(c.delivered), err, repeat)
 	}
-	(&reader{}).toEnd(ctx, u)
+	if err := (&reader{}).toEnd(ctx, u); err != nil {
+		t.Errorf("the last read did not come to its end: %v\n%s", err, repeat)
+	}
 	h := c.rec.History()
 	rep, err := history.Check(h, o)
 	if err != nil {

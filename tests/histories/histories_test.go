@@ -34,7 +34,7 @@ func TestServer(t *testing.T) {
 	s := process.New(t)
 	s.Start()
 	const each = 3
-	proxies := make([]*proxy.Proxy, 4*each+1)
+	proxies := make([]*proxy.Proxy, Kinds*each+1)
 	for i := range proxies {
 		proxies[i] = proxy.New(t, s.Addr)
 	}
@@ -78,7 +78,7 @@ func TestServer(t *testing.T) {
 			}
 		}
 		if i == rounds/2 {
-			c.Split(ctx)
+			c.Split(ctx, t)
 		}
 	}
 	c.Stop()

@@ -40,7 +40,7 @@ type note struct {
 func monotonic() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		return 0
+		panic(err) // there is such a clock; a step without its time would be judged wrong
 	}
 	return time.Duration(ts.Nano())
 }
@@ -55,10 +55,12 @@ type Keepers struct {
 }
 
 // Hold takes leases in a store until ctx ends. It writes what it does to out, a line before and a line after each
-// step, so that whoever kills it knows what was under way.
-func Hold(ctx context.Context, store meta.Store, out io.Writer, k Keepers) {
+// step, so that whoever kills it knows what was under way. It is an error, and the end, if a line cannot be written.
+func Hold(ctx context.Context, store meta.Store, out io.Writer, k Keepers) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	var all sync.WaitGroup
-	h := &holder{out: out}
+	h := &holder{out: out, stop: stop}
 	for i := range k.Count {
 		s := &stint{
 			holder: h, ttl: k.TTL, keeper: lease.New(store, queue.NewIDs(nil), time.Now), client: k.Process*k.Count + i,
@@ -71,13 +73,22 @@ func Hold(ctx context.Context, store meta.Store, out io.Writer, k Keepers) {
 		})
 	}
 	all.Wait()
+	return h.failed()
 }
 
 // holder writes the notes of one process.
 type holder struct {
+	stop   context.CancelFunc
 	mu     sync.Mutex // guards what follows
 	out    io.Writer
 	number int
+	broken error
+}
+
+func (h *holder) failed() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.broken
 }
 
 // step notes that a step begins, makes it, and notes what it answered.
@@ -100,7 +111,9 @@ func (h *holder) write(n note) {
 		_, err = h.out.Write(append(line, '\n')) // one write: a line is whole, or its end is missing
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err) // the test shows it; what is missing shows, too
+		// What goes on unnoted would be judged as if it had not been.
+		h.broken = fmt.Errorf("write a note: %w", err)
+		h.stop()
 	}
 }
 
@@ -171,15 +184,18 @@ func rest(ctx context.Context, d time.Duration) {
 
 // Holder is a process that runs Hold.
 type Holder struct {
+	t     *testing.T
 	cmd   *exec.Cmd
 	read  sync.WaitGroup
 	notes []note
+	// broken is the first thing in its output that is no note, and not the cut end of one.
+	broken error
 }
 
 // StartHolder starts a process that writes Hold's notes to its standard output. It ends with the test at the latest.
 func StartHolder(t *testing.T, cmd *exec.Cmd) *Holder {
 	t.Helper()
-	h := &Holder{cmd: cmd}
+	h := &Holder{t: t, cmd: cmd}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -189,15 +205,30 @@ func StartHolder(t *testing.T, cmd *exec.Cmd) *Holder {
 		t.Fatal(err)
 	}
 	h.read.Go(func() {
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			var n note
-			if json.Unmarshal(lines.Bytes(), &n) == nil { // the last line of one that was killed may be cut
-				h.notes = append(h.notes, n)
-			}
-		}
+		h.notes, h.broken = readNotes(out)
 	})
 	t.Cleanup(h.Kill)
 	return h
+}
+
+// readNotes reads notes to their end. The last line of a process that was killed may be cut; anything else that is not
+// a note is an error, as notes would be missing.
+func readNotes(out io.Reader) ([]note, error) {
+	var notes []note
+	for lines := bufio.NewReader(out); ; {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return notes, nil
+		}
+		if err != nil {
+			return notes, fmt.Errorf("after %d notes: %w", len(notes), err)
+		}
+		var n note
+		if err := json.Unmarshal(line, &n); err != nil {
+			return notes, fmt.Errorf("after %d notes: %q: %w", len(notes), line, err)
+		}
+		notes = append(notes, n)
+	}
 }
 
 // Signal sends the process a signal.
@@ -208,14 +239,22 @@ func (h *Holder) Signal(t *testing.T, sig syscall.Signal) {
 	}
 }
 
-// Kill ends the process as a power cut would, if it has not ended.
+// Kill ends the process as a power cut would. It fails the test if the process had ended by itself, or its notes cannot be read: what
+// it did is then not all there.
 func (h *Holder) Kill() {
+	h.t.Helper()
 	if h.cmd.ProcessState != nil {
 		return
 	}
 	_ = h.cmd.Process.Kill()
 	h.read.Wait()
-	_ = h.cmd.Wait() // it was killed
+	err := h.cmd.Wait()
+	if status, ok := h.cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || !status.Signaled() || status.Signal() != syscall.SIGKILL {
+		h.t.Errorf("a holder ended by itself: %s, %v", h.cmd.ProcessState, err)
+	}
+	if h.broken != nil {
+		h.t.Errorf("a holder's notes: %v", h.broken)
+	}
 }
 
 // Leases are what holders did that have ended.

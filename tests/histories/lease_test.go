@@ -4,6 +4,7 @@ package histories
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -50,8 +51,8 @@ func holdStore(file string) error {
 	if err != nil {
 		return err
 	}
-	Hold(context.Background(), store, os.Stdout, Keepers{Count: 4, Process: number, Seed: seed, TTL: leaseTTL})
-	return store.Close()
+	err = Hold(context.Background(), store, os.Stdout, Keepers{Count: 4, Process: number, Seed: seed, TTL: leaseTTL})
+	return errors.Join(err, store.Close())
 }
 
 // leaseTTL is short, so that it ends often.
