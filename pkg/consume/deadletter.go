@@ -199,6 +199,7 @@ func (s *Service) post(ctx context.Context, from mail, end meta.Op, letters []le
 		return nil, err
 	}
 	at := s.clock.Millis()
+	unknown := false // an earlier try may have moved them
 	for try := range maxTries {
 		var results []meta.Result
 		ops := append([]meta.Op{end}, addressed(dead, refs, slots, at)...)
@@ -231,6 +232,7 @@ func (s *Service) post(ctx context.Context, from mail, end meta.Op, letters []le
 			continue
 		}
 		if queue.Is(err, queue.KindOutcomeUnknown) {
+			unknown = true
 			cur, rerr := s.reread(ctx, from.sub.ID, from.seg.ID)
 			if rerr == nil && cur != nil && allDone(cur, letters) {
 				s.hub.Signal(dead.ID())
@@ -238,10 +240,10 @@ func (s *Service) post(ctx context.Context, from mail, end meta.Op, letters []le
 			}
 		}
 		if !queue.Retryable(err) || queue.Is(err, queue.KindCanceled) || !pause(ctx, try) {
-			return nil, err
+			return nil, queue.Unsure(err, unknown)
 		}
 	}
-	return nil, err
+	return nil, queue.Unsure(err, unknown)
 }
 
 // errMoved says that the bytes of letters are no longer where they were read: the refs are read again.

@@ -62,7 +62,7 @@ func (s *Service) releaseGroup(ctx context.Context, g *group, how *Release) ([]e
 		op.Release = append(op.Release, back)
 	}
 	before, unknown, err := s.apply(ctx, op)
-	if queue.Is(err, queue.KindTooLarge) && how.Reason != "" {
+	if !unknown && queue.Is(err, queue.KindTooLarge) && how.Reason != "" {
 		// The cursor has no room for the reason; the release matters more.
 		back.Reason = ""
 		for i := range op.Release {

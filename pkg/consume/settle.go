@@ -275,7 +275,7 @@ func (s *Service) apply(ctx context.Context, op meta.Settle) (before *meta.Curso
 		unknown = unknown || queue.Is(err, queue.KindOutcomeUnknown)
 		switch {
 		case !queue.Retryable(err), queue.Is(err, queue.KindCanceled), try == maxTries, !pause(ctx, try):
-			return nil, unknown, err
+			return nil, unknown, queue.Unsure(err, unknown)
 		}
 	}
 }

@@ -133,13 +133,11 @@ type Settled struct {
 	Answer Answer
 }
 
-// Reset is a call after which a subscription begins anew: a seek or a deletion. What is created after a deletion began
-// with that; a creation where nothing was deleted changes nothing.
+// Reset is a call after which a subscription may begin anew: a seek, a deletion, a creation.
 type Reset struct {
 	Span
 	Topic, Subscription string
-	// Answer is Refused for a call that may have taken effect, but not after it returned.
-	Answer Answer
+	Answer              Answer
 }
 
 // NameKind is what a Name does.

@@ -144,6 +144,27 @@ func Retryable(err error) bool {
 	return err != nil && CodeOf(err).Retryable()
 }
 
+// Unsure is how a call's last error is to be told where an earlier try of the call may have taken effect (unknown):
+// an error that says that nothing was done becomes OutcomeUnknown. Others stay, as they tell of what there is.
+func Unsure(err error, unknown bool) error {
+	if !unknown {
+		return err
+	}
+	e, ok := errors.AsType[*Error](err)
+	if !ok {
+		return err
+	}
+	switch e.Kind {
+	case KindUnavailable, KindThrottled, KindCanceled, KindFull, KindTooLarge:
+		return &Error{
+			Op: e.Op, Subject: e.Subject, Kind: KindOutcomeUnknown, Err: err,
+			Message: "an earlier try may have taken effect, and the last one failed",
+		}
+	default:
+		return err
+	}
+}
+
 // Invalid is a KindInvalid error about one input field. Limit may be nil.
 func Invalid(field string, limit any, format string, args ...any) *Error {
 	return &Error{

@@ -75,8 +75,10 @@ func (c *change) put(p meta.Put) {
 func (s *Service) commit(ctx context.Context, c *change, write func(context.Context, []meta.Op) error) (*topics.Map, error) {
 	defer s.Topics.Forget(c.before.Name)
 	var err error
+	unknown := false
 	for try := range commitTries {
 		err = write(ctx, c.ops)
+		unknown = unknown || queue.Is(err, queue.KindOutcomeUnknown)
 		switch _, refused := meta.AsRefused(err); {
 		case err == nil:
 			return c.done(ctx, s)
@@ -96,13 +98,13 @@ func (s *Service) commit(ctx context.Context, c *change, write func(context.Cont
 			}
 		case queue.Is(err, queue.KindThrottled), queue.Is(err, queue.KindUnavailable), queue.Is(err, queue.KindConflict):
 		default:
-			return nil, err
+			return nil, queue.Unsure(err, unknown)
 		}
 		if serr := s.pause(ctx, try); serr != nil {
-			return nil, err
+			return nil, queue.Unsure(err, unknown)
 		}
 	}
-	return nil, err
+	return nil, queue.Unsure(err, unknown)
 }
 
 // done logs a change and works the map after it out.

@@ -182,23 +182,22 @@ func (r *recording) settled(o *op, p *history.Pending[history.Settle], errs []er
 	})
 }
 
-func (r *recording) reset(s *subSpec) *history.Pending[history.Reset] {
+func (r *recording) reset(topic, sub string) *history.Pending[history.Reset] {
 	if !r.on() {
 		return nil
 	}
-	return r.rec.Reset(history.Reset{Topic: s.topic.name, Subscription: s.name})
+	return r.rec.Reset(history.Reset{Topic: topic, Subscription: sub})
 }
 
-// wasReset takes down how a call ended after which a subscription begins anew. What fails may have lost a try's answer
-// before, whatever it is answered in the end; what finds nothing has no try under way.
-func (r *recording) wasReset(o *op, p *history.Pending[history.Reset], err error) {
+// wasReset takes down how a call ended after which a subscription begins anew; changed is false if it found what it
+// was to make.
+func (r *recording) wasReset(o *op, p *history.Pending[history.Reset], err error, changed bool) {
 	if p == nil || o.killed {
 		return
 	}
 	p.End(func(op *history.Reset) {
-		op.Answer = answered(err, queue.CodeSubscriptionNotFound, queue.CodeTopicNotFound)
-		if op.Answer == history.Void {
-			op.Answer = history.Unknown
+		if op.Answer = answered(err); op.Answer == history.OK && !changed {
+			op.Answer = history.Void
 		}
 	})
 }

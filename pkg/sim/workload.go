@@ -202,10 +202,15 @@ func (l *workload) createTopic(t *topicSpec) bool {
 
 func (l *workload) createSub(s *subSpec) bool {
 	var err error
+	created := false
 	inst := l.instance()
+	recorded := l.w.rec.reset(s.topic.name, s.name)
 	l.w.begin(inst, "create-subscription "+s.topic.name+"/"+s.name, func(ctx context.Context) {
-		_, _, err = inst.system.Topics.CreateSubscription(ctx, s.topic.name, s.name, s.config)
-	}, func(o *op) { l.said(o, err) })
+		_, created, err = inst.system.Topics.CreateSubscription(ctx, s.topic.name, s.name, s.config)
+	}, func(o *op) {
+		l.said(o, err)
+		l.w.rec.wasReset(o, recorded, err, created)
+	})
 	return true
 }
 
@@ -254,12 +259,12 @@ func (l *workload) deleteSub() bool {
 	s := pick(l, pick(l, l.topics).subs)
 	var err error
 	inst := l.instance()
-	recorded := l.w.rec.reset(s)
+	recorded := l.w.rec.reset(s.topic.name, s.name)
 	l.w.begin(inst, "delete-subscription "+s.topic.name+"/"+s.name, func(ctx context.Context) {
 		err = inst.system.Topics.DeleteSubscription(ctx, s.topic.name, s.name)
 	}, func(o *op) {
 		l.said(o, err)
-		l.w.rec.wasReset(o, recorded, err)
+		l.w.rec.wasReset(o, recorded, err, true)
 	})
 	return true
 }
@@ -272,12 +277,12 @@ func (l *workload) seek() bool {
 	}
 	var err error
 	inst := l.instance()
-	recorded := l.w.rec.reset(s)
+	recorded := l.w.rec.reset(s.topic.name, s.name)
 	l.w.begin(inst, "seek "+s.topic.name+"/"+s.name, func(ctx context.Context) {
 		_, err = inst.system.Topics.Seek(ctx, s.topic.name, s.name, start)
 	}, func(o *op) {
 		l.said(o, err)
-		l.w.rec.wasReset(o, recorded, err)
+		l.w.rec.wasReset(o, recorded, err, true)
 	})
 	return true
 }

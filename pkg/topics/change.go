@@ -70,10 +70,11 @@ func swap[T meta.Record](ctx context.Context, s *Service, key meta.Key, change f
 	var zero T
 	var mine meta.Version
 	var written T
+	unknown := false
 	for range maxTries {
 		old, version, err := meta.Fetch[T](ctx, s.meta, key)
 		if err != nil {
-			return zero, err
+			return zero, queue.Unsure(err, unknown)
 		}
 		if mine != 0 && version == mine {
 			return written, nil
@@ -97,11 +98,12 @@ func swap[T meta.Record](ctx context.Context, s *Service, key meta.Key, change f
 			return next, nil
 		case refused, queue.Is(err, queue.KindOutcomeUnknown):
 			// Read again: the next round sees whose version stands.
+			unknown = unknown || !refused
 		default:
-			return zero, err
+			return zero, queue.Unsure(err, unknown)
 		}
 	}
-	return zero, tooBusy("update record", key.String())
+	return zero, tooBusy("update record", key.String(), unknown)
 }
 
 // Delete removes a topic: it marks it as deleting, seals its heads, and then removes the name. It may
@@ -160,6 +162,7 @@ func (s *Service) finishDelete(ctx context.Context, name *meta.Name, version met
 	}
 	defer s.cache.drop(name.Name)
 	op := meta.Delete{Key: name.Key(), If: meta.At(version), Kind: name.Kind()}
+	unknown := false
 	for range maxTries {
 		_, err := s.meta.Apply(ctx, op)
 		if _, refused := meta.AsRefused(err); refused {
@@ -167,10 +170,11 @@ func (s *Service) finishDelete(ctx context.Context, name *meta.Name, version met
 			return nil
 		}
 		if !queue.Is(err, queue.KindOutcomeUnknown) {
-			return err
+			return queue.Unsure(err, unknown)
 		}
+		unknown = true
 	}
-	return tooBusy("delete topic", name.Name)
+	return tooBusy("delete topic", name.Name, unknown)
 }
 
 func (s *Service) seal(ctx context.Context, seg *meta.Segment) error {
@@ -180,5 +184,5 @@ func (s *Service) seal(ctx context.Context, seg *meta.Segment) error {
 			return err
 		}
 	}
-	return tooBusy("seal segment", string(seg.ID))
+	return tooBusy("seal segment", string(seg.ID), true)
 }

@@ -50,7 +50,7 @@ func (s *Service) Create(ctx context.Context, name string, cfg Config) (Status, 
 			return status, err == nil, err
 		}
 	}
-	return Status{}, false, tooBusy("create topic", name)
+	return Status{}, false, tooBusy("create topic", name, false)
 }
 
 // existing finds the topic of a name; nil if there is none. A delete that stopped half-way is
@@ -128,14 +128,16 @@ func (s *Service) putNew(r meta.Record) meta.Put {
 // request that the store carries out late could put an empty head over one that has messages. What is to be put
 // once (meta.Once) is not tried again: the first request could arrive when the second one's record is used up.
 func (s *Service) putAll(ctx context.Context, ops []meta.Op) error {
+	unknown := false
 	for range maxTries {
 		_, err := s.meta.Transact(ctx, ops)
 		if !queue.Is(err, queue.KindOutcomeUnknown) {
 			if r, ok := meta.AsRefused(err); ok && isOwn(ops[r.Index], r.Current) {
 				return nil
 			}
-			return err
+			return queue.Unsure(err, unknown)
 		}
+		unknown = true
 		item, rerr := s.meta.Get(ctx, ops[0].Target())
 		if rerr == nil && isOwn(ops[0], &item) {
 			return nil
@@ -144,7 +146,7 @@ func (s *Service) putAll(ctx context.Context, ops []meta.Op) error {
 			return err
 		}
 	}
-	return tooBusy("put records", ops[0].Target().String())
+	return tooBusy("put records", ops[0].Target().String(), unknown)
 }
 
 // isOwn reports whether a record was written by this very put.

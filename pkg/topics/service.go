@@ -98,7 +98,11 @@ func notFound(op, name string, cause error) error {
 	}
 }
 
-func tooBusy(op, subject string) error {
+// tooBusy ends a call whose every try met others, or, where unknown is set, one that may have taken effect.
+func tooBusy(op, subject string, unknown bool) error {
+	if unknown {
+		return &queue.Error{Op: op, Subject: subject, Kind: queue.KindOutcomeUnknown, Message: "the store did not say whether it was done"}
+	}
 	return &queue.Error{
 		Op: op, Subject: subject, Kind: queue.KindConflict,
 		Message: "others keep changing it; try again",

@@ -78,7 +78,7 @@ func (s *Service) CreateSubscription(ctx context.Context, topic, name string, cf
 			return sub, err == nil, err
 		}
 	}
-	return nil, false, tooBusy("create subscription", name)
+	return nil, false, tooBusy("create subscription", name, false)
 }
 
 func (s *Service) newSubscription(m *Map, name string, cfg SubscriptionConfig) *meta.Subscription {
@@ -238,7 +238,7 @@ func (s *Service) Seek(ctx context.Context, topic, name string, start Start) (*m
 			return sub, err
 		}
 	}
-	return nil, tooBusy("seek subscription", name)
+	return nil, tooBusy("seek subscription", name, false)
 }
 
 // errSought says that another has moved the subscription since it was read.
@@ -287,27 +287,32 @@ func (s *Service) DeleteSubscription(ctx context.Context, topic, name string) er
 	}
 	defer s.cache.drop(topic)
 	key := meta.SubscriptionKey(m.ID(), name)
-	tried := false
+	var first *meta.Subscription // what an earlier try met
+	unknown := false
 	for range maxTries {
 		// By version: a request that arrives late must not delete one that was made anew.
 		sub, version, err := meta.Fetch[*meta.Subscription](ctx, s.meta, key)
 		switch {
-		case queue.Is(err, queue.KindNotFound) && tried:
+		case queue.Is(err, queue.KindNotFound) && first != nil:
 			return nil
 		case queue.Is(err, queue.KindNotFound):
 			return noSubscription("delete subscription", name)
 		case err != nil:
-			return err
+			return queue.Unsure(err, unknown)
+		case first != nil && sub.Created != first.Created:
+			return nil // what was to be deleted is; this was made anew
 		}
 		_, err = s.meta.Transact(ctx, []meta.Op{
 			meta.Delete{Key: key, If: meta.At(version), Kind: meta.KindSubscription}, s.retire(m.ID(), sub.ID),
 		})
-		if _, refused := meta.AsRefused(err); !refused && !queue.Is(err, queue.KindOutcomeUnknown) {
-			return err
+		_, refused := meta.AsRefused(err)
+		lost := queue.Is(err, queue.KindOutcomeUnknown)
+		if !refused && !lost {
+			return queue.Unsure(err, unknown)
 		}
-		tried = true
+		first, unknown = sub, unknown || lost
 	}
-	return tooBusy("delete subscription", name)
+	return tooBusy("delete subscription", name, unknown)
 }
 
 // Subscription finds one past the cache. Errors: NotFound with CodeTopicNotFound or
