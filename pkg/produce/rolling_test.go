@@ -24,6 +24,7 @@ func TestWaitsForRoll(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
+				w.ids = queue.NewIDs(nil) // the world's own are of one goroutine
 				w.later = func(work func()) {
 					go func() {
 						time.Sleep(tc.roll)

@@ -114,7 +114,7 @@ func (s *stalled) Transact(ctx context.Context, ops []meta.Op) ([]meta.Result, e
 func TestTwoLeaders(t *testing.T) {
 	r := newRig(t)
 	r.hot()
-	st := &stalled{Store: r.bare, hold: make(chan struct{}), reached: make(chan struct{})}
+	st := &stalled{Store: r.bare, hold: make(chan struct{}), reached: make(chan struct{}, 1)}
 	r.assemble(st)
 	old := r.scale
 	done := make(chan error, 1)
