@@ -82,7 +82,11 @@ func (s *stanzas) Next(rec *Record) error {
 		if bad != nil {
 			continue
 		}
-		if long || len(s.body)+len(line)+1 > s.src.limit+1 {
+		size := len(s.body) + len(line)
+		if !first {
+			size++ // what parts the lines
+		}
+		if long || size > s.src.limit {
 			bad, badLine = tooLong(s.src.limit), start
 			continue
 		}

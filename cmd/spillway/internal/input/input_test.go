@@ -239,6 +239,7 @@ func FuzzCSV(f *testing.F) {
 
 func FuzzDeb822(f *testing.F) {
 	f.Add([]byte("Package: a\nSource: b (1)\n c\n\nx\n\n"))
+	f.Add([]byte("Pck3333333aRe: b urcRRRe: b 91)3333333333333333333333333333333\n c")) // a byte more than the limit
 	fuzz(f, input.Options{Format: input.Deb822, Key: "Source|Package"}, func(t *testing.T, rec input.Record) {
 		if len(rec.Body) == 0 || len(rec.Body) > 64 || bytes.Contains(rec.Body, []byte("\n\n")) {
 			t.Fatalf("body %q", rec.Body)
