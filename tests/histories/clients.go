@@ -22,7 +22,9 @@ const (
 
 // Options say how clients go about it.
 type Options struct {
-	Seed uint64
+	// Subscribers has some clients make and delete subscriptions, too.
+	Subscribers bool
+	Seed        uint64
 	// Endpoint gives where the next call of a client goes, by the client's number.
 	Endpoint func(client int) string
 	// Pace is the pause between two calls of a client, Patience how long a call may take, Visibility how long claims hold.
@@ -157,7 +159,7 @@ func (c *Clients) SetUp(ctx context.Context, t *testing.T, segments int) {
 	}
 }
 
-// Kinds is how many clients there are for each of Start's.
+// Kinds is how many clients there are for each of Start's, subscribers included.
 const Kinds = 5
 
 // Start lets the clients begin: Kinds of each: producers, consumers, readers, namers and subscribers.
@@ -186,7 +188,9 @@ func (c *Clients) Start(ctx context.Context, each int) {
 		run((&consumer{sub: Subscription}).call)
 		run((&reader{}).call)
 		run((*namer)(nil).call)
-		run((&subscriber{}).call)
+		if c.o.Subscribers {
+			run((&subscriber{}).call)
+		}
 	}
 }
 

@@ -39,7 +39,8 @@ func TestServer(t *testing.T) {
 		proxies[i] = proxy.New(t, s.Addr)
 	}
 	c := New(Options{
-		Seed: uint64(seed), Endpoint: func(i int) string { return "http://" + proxies[i].Addr },
+		Subscribers: true,
+		Seed:        uint64(seed), Endpoint: func(i int) string { return "http://" + proxies[i].Addr },
 		Pace: 15 * time.Millisecond, Patience: time.Second, Visibility: time.Second, Era: time.Second,
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rounds)*time.Minute)
