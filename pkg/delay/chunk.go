@@ -94,8 +94,7 @@ func (p *promotion) plan(due []*waiting) *chunk {
 		c.ops = append(c.ops, d.op)
 	}
 	if len(c.dropped) > 0 {
-		// By the clock as it is now: the process may have stood still since the look, and the grace begins here.
-		c.ops = append(c.ops, meta.PutDrop(p.service.Clock.Millis(), p.service.IDs, c.dropped...))
+		c.ops = append(c.ops, meta.PutDrop(p.now, p.service.IDs, c.dropped...))
 	}
 	return c
 }
