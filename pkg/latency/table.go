@@ -201,10 +201,9 @@ func (t *Table) Apply(ctx context.Context, op meta.Op) (meta.Result, error) {
 
 // The driver's tries of a write that meets transactions, and its pauses between them.
 const (
-	tries        = 10
-	firstPause   = 4 * time.Millisecond
-	lastPause    = 32 * time.Millisecond // of writes; transactions go on to longestPause
-	longestPause = 250 * time.Millisecond
+	tries      = 10
+	firstPause = 4 * time.Millisecond
+	lastPause  = 250 * time.Millisecond
 )
 
 // unheld makes the request of a write, again if it comes while a transaction holds the record.
@@ -252,7 +251,7 @@ func (t *Table) hold(ctx context.Context, keys []meta.Key, k Kind) error {
 		}
 		t.wait(ctx, k)
 		time.Sleep(sourceOf(ctx, t.own).jitter(pause))
-		pause = min(2*pause, longestPause)
+		pause = min(2*pause, lastPause)
 	}
 	return contended(keys[0])
 }

@@ -125,7 +125,7 @@ func (s *Store) try(ctx context.Context, op meta.Op, plan planner) (outcome, err
 		switch {
 		case err != nil && conflicted(err) && !c.lost:
 			last = err
-			if !outwait(ctx, n) {
+			if !pause(ctx, n) {
 				return outcome{}, c.fail(ctx, err)
 			}
 			continue

@@ -30,7 +30,7 @@ func (s *Store) putPayload(ctx context.Context, p *meta.Payload) error {
 				return &queue.Error{Op: "put payload", Subject: w.key.String(), Kind: queue.KindUnavailable, Err: err}
 			}
 			return err
-		case !outwait(ctx, n):
+		case !pause(ctx, n):
 			return c.fail(ctx, err)
 		}
 	}

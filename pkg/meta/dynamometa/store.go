@@ -195,12 +195,6 @@ func pause(ctx context.Context, n int) bool {
 	return queue.Backoff{First: 4 * time.Millisecond, Last: 250 * time.Millisecond}.Wait(ctx, n, jitter) == nil
 }
 
-// outwait is the pause of a write that came while a transaction held its record: it does so for some 25 ms, most of
-// the time, and who waits for much longer than that meets the next one.
-func outwait(ctx context.Context, n int) bool {
-	return queue.Backoff{First: 4 * time.Millisecond, Last: 32 * time.Millisecond}.Wait(ctx, n, jitter) == nil
-}
-
 func jitter(d time.Duration) time.Duration {
 	return d/2 + rand.N(d/2) // #nosec G404 -- jitter needs no secrecy
 }
